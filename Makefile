@@ -1,9 +1,10 @@
 # Two commands on a fresh Debian or Ubuntu machine with a Rust toolchain and Python:
 #   make demo   set up, build, fetch real data, run the main job on it
 #   make test   set up, run every check and test
-.PHONY: help demo test test-all lint fuzz fmt docs site bench bench-tools bench-reading bench-staging bench-active bench-streams install clean
+.PHONY: help demo test test-all lint fuzz fmt docs site bench bench-tools bench-reading bench-staging bench-active bench-streams crashes install clean
 
 SECONDS ?= 60
+KILLS ?= 1000
 PREFIX ?= /usr/local
 
 help:
@@ -18,6 +19,7 @@ help:
 	@echo 'make bench-staging     of that, transfers'
 	@echo 'make bench-active      of that, computing near the data over hosts of the lab; needs root and Open MPI'
 	@echo 'make bench-streams     of that, streams between programs'
+	@echo 'make crashes KILLS=1000   kill transfers and daemons so often, and keep a record in bench/runs'
 	@echo 'make docs              write docs/kernels.md anew from the command'
 	@echo 'make site              build the site of the documents in .build/site'
 	@echo 'make install PREFIX=/usr/local   install the command, the C and C++ libraries, man pages'
@@ -103,6 +105,13 @@ bench-streams:
 	.build/venv/bin/python -m venv .build/bench/venv
 	.build/bench/venv/bin/python -m pip install --quiet --requirement bench/requirements.txt
 	.build/venv/bin/python bench/streams.py target/release/stead .build/bench bench/runs --peers .build/bench/venv/bin/python $(BENCH)
+
+# With assertions, as the tests are built.
+crashes:
+	@scripts/setup.sh test
+	cargo build --workspace --locked
+	scripts/python.sh dev
+	.build/venv/bin/python bench/crashes.py target/debug/stead bench/runs --kills $(KILLS)
 
 # Where from and how: scripts/install.sh.
 install:

@@ -8,7 +8,8 @@
   as it is beside the others and a `sync` of the file system, and with --no-sync beside the others as they are.
 - beside: a computation on all processors (and on all but one), bound by memory or by the processor, or one that reads the disk, alone and while a big file is
   staged with --gentle from the disk to the disk, to memory and from there, or copied by cp; and what is copied meanwhile, of what is copied alone.
-- served: the daemon: how soon it takes a transfer, what 100,000 that wait need of memory, how right it is about the time that is left.
+- served: the daemon: how soon it takes a transfer, what 100,000 that wait need of memory, how right it is about the time that is left: of one file, of
+  small ones, of four at once, and of one after another.
 - tiers: a producer and a consumer of data through a slow shared store, and through memory with transfers behind them; needs root.
 
 Figures are medians. Writes OUT_DIR/DATE-HOST-staging.json with the raw numbers and .md with tables; --check writes nothing.
@@ -27,7 +28,7 @@ from pathlib import Path
 
 from beside import beside_report, beside_section
 from run import children, command, commit, evict, machine, warm
-from served import report, served_section, tiers_section
+from served import gone, report, served_section, tiers_section
 
 BIG = 4 << 30
 SMALL, EACH, FOLDERS = 20_000, 4096, 200
@@ -42,13 +43,6 @@ def cold(*paths):
     for path in paths:
         for file in [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]:
             evict(file)
-
-
-def gone(path):
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def timed(words, sync=None):
@@ -154,8 +148,8 @@ def big_section(a):
     return found
 
 
-def small_section(a):
-    found = {"files": a.files, "bytes": a.files * EACH}
+def small_tree(a):
+    """Small files in folders, which are made if they are not there."""
     tree = a.data / f"small-{a.files}"
     if not tree.exists():
         part = a.data / "small.part"
@@ -166,6 +160,11 @@ def small_section(a):
             (folder / f"f{i}").write_bytes(os.urandom(EACH))
         command(["sync", "-f", str(a.data)])
         part.rename(tree)
+    return tree
+
+
+def small_section(a):
+    found, tree = {"files": a.files, "bytes": a.files * EACH}, small_tree(a)
     for place, target in [("memory", a.memory / "staged"), ("disk", a.data / "staged")]:
         for durable in [True, False] if place == "disk" else [False]:
             sync, words = (a.data, []) if durable else (None, ["--no-sync"])
@@ -237,7 +236,7 @@ def main():
     p.add_argument("--check", action="store_true", help="write no results")
     a = p.parse_args()
     a.stead, a.data = os.path.abspath(a.stead), a.data.resolve() / "staging"
-    a.files = max(int(SMALL * a.scale), 50)
+    a.files, a.tree = max(int(SMALL * a.scale), 50), small_tree
     for folder in (a.data, a.memory):
         folder.mkdir(parents=True, exist_ok=True)
     os.environ["STEAD_STATE"] = str(a.data / "state")

@@ -3,6 +3,8 @@
 
 import gzip
 import io
+import json
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -115,7 +117,120 @@ def told(definitions: list[bytes], blocks: list[bytes], is_known: bool = False) 
     return number(10**18) + number(384) + several([b"\x00" + number(checksum(said)) + known + number(len(blocks)) + blocks])
 
 
+# What docs/protocol.md leaves out of its messages, by the letters that stand for it.
+META = {
+    "what": "file", "size": 5, "room": 4096, "mode": 420, "owner": [0, 0], "id": [1, 2, 1], "mtime": [1, 2], "ctime": [1, 2],
+    "attributes": [["user.a", "00ff"], [[117, 255], ""]], "sum": 2**64 - 1,
+}  # fmt: skip
+LEFT = {"seconds": 8.25, "low": 6.0, "high": 11.5}
+PROGRESS = {
+    "action": "copy", "files_done": 1, "files": 2, "bytes_done": 3, "bytes": 4, "planned": True, "seconds": 0.5, "moved": 3, "left": LEFT,
+}  # fmt: skip
+STATUS = {
+    "id": 5, "state": "failed", "submitted": 1.5, "started": None, "ended": 2.5, "files": 2, "files_done": 1, "bytes": 4, "bytes_done": 3,
+    "skipped": 0, "failed": 1, "failures": [{"path": "/a", "error": "it is full"}], "error": "it is full", "kind": "no-space", "waits": None,
+}  # fmt: skip
+# And what it does not write out.
+PREVIEW = {
+    "files": 1, "bytes": 5, "room": 4096, "free": None, "others": 1, "removed": 0, "skipped": 0, "renamed": 0, "takes": LEFT,
+    "changes": [{"does": "copy", "path": "/b"}],
+}  # fmt: skip
+NUMBERS = {"user": 7, "connections": 1, "running": 2, "waiting": 3, "finished": 4, "failed": 5, "bytes": 6, "rate": 7.5}
+KEPT = {"location": "/a", "path": "/a", "kept": True, "until": 9.5, "left": 0.0, "shared": [1, 2]}
+
+
+def messages(page: str, stand: dict) -> list:
+    """The messages that a page shows, with what its letters stand for; those that it shows in part only are left out."""
+
+    def word(found: re.Match) -> str:
+        word = found[0]
+        return word if word.startswith('"') else json.dumps(stand[word])
+
+    shown = []
+    for line, block in re.findall(r"`(\{[^`]*\})`|^```json\n(.*?)^```", page, re.S | re.M):
+        said = (line or block).replace(", ...]", "]").replace("[...]", "[]").replace("{...}", "{}")
+        if "..." not in re.sub(r'"[^"]*"', "", said) and '"what"' not in said:
+            shown.append(json.loads(re.sub(r'"[^"]*"|\b[A-Z]+\b', word, said)))
+    return shown
+
+
+def name_of(said) -> str:
+    """The words that lead to what is said."""
+    words = []
+    while isinstance(said, dict) and said and len(words) < 3:
+        words.append(next(iter(said)))
+        said = said[words[-1]] if len(said) == 1 else None
+    return "-".join(words)
+
+
+def frame(said) -> bytes:
+    text = json.dumps(said).encode()
+    return struct.pack("<I", len(text)) + text
+
+
+def frames() -> None:
+    """What programs, daemons and their pool say, from the page that describes it."""
+    page = (SEEDS.parents[1] / "docs" / "protocol.md").read_text()
+    said, _, sources = page.partition("## Sources on other nodes")
+    request = next(m for m in messages(said, dict.fromkeys("RSPQ")) if "action" in m)
+    request["options"] |= {"exclude": ["*.tmp"], "include": ["*.h5", "run/"]}
+    stand = {"R": request, "S": {**STATUS, "request": request}, "P": PROGRESS, "Q": {"more": {}}}
+    all = [m for m in messages(said, stand) if "action" not in m]
+    base = {"Far": ["node2", {"Space": ["nvme0", "/mnt/nvme"]}]}
+    stand = {"B": base, "P": "run1/a.h5", "M": META, "NAME": [97, 255], "TEXT": "../b"}
+    all += [{"source": m} for m in messages(sources, stand)]
+    opened = {"shown": "/mnt/nvme", "tier": None}
+    done = {**STATUS, "request": request, "state": "finished", "failed": 0, "failures": [], "error": None, "kind": None}
+    all += [
+        {"source": {"opened": opened}}, {"source": {"meta": None}}, {"preview": PREVIEW}, {"persisted": [KEPT]},
+        {"persist": {"share": {"location": "nvme0://run1", "user": "ada"}}}, {"spaces": [{"name": "nvme0", "path": "/mnt", "read_rate": 1.5}]},
+        {"admin": {"stats": {"drained": True, "users": [NUMBERS]}}}, {"standing": {"status": done, "progress": None}},
+    ]  # fmt: skip
+    known = {}
+    for data in map(frame, all):
+        known.setdefault(data, f"{name_of(json.loads(data[4:]))}-{len(known)}")
+    for data, name in known.items():
+        put("frames", name, data)
+    put("frames", "several", b"".join(frame(m) for m in [{"nodes": {}}, {"eta": {"transfer": 5}}, {"metrics": {}}]))
+    # Words of daemons of a pool.
+    words = {"open": struct.pack("<I", 7) + b"ada", "data": b"x", "credit": struct.pack("<I", 9), "close": b""}
+    for kind, (name, rest) in enumerate(words.items(), 1):
+        put("frames", f"word-{name}", bytes([kind, kind & 1]) + struct.pack("<Q", 5) + rest)
+
+
+def control() -> None:
+    """What workers of the daemon say to its broker (0), and it to them (1): a packet a line."""
+    kinds = [{"touches": ["nvme", "tank"], "running": 2, "ready": 5}, {"touches": [], "running": 0, "ready": 1}]
+    load = {"Load": {"seen": 3, "kinds": kinds, "next": [0, 1, 0]}}
+    path = {"path": "/mnt/nvme", "quota": "1TB", "jobs": "yes"}
+    changes = [
+        {"put": {"name": "nvme", "keys": path, "new": True}}, {"put": {"name": "nvme", "keys": {"path": "s3://b"}, "new": False}},
+        {"remove": {"name": "nvme"}}, {"reset": {"name": "nvme"}}, {"job": {"job": "7", "user": 5, "dataspaces": ["nvme", "tank"]}},
+        {"process": {"job": "7", "pid": 9, "start": 1}}, {"unprocess": {"pid": 9}}, {"unjob": {"job": "7"}}, {"drained": True},
+        {"numbers": {"from": 3}},
+    ]  # fmt: skip
+    reports = {
+        "load": [load, {"Load": {"seen": 2**64 - 1, "kinds": [], "next": []}}],
+        "told": [{"Idle": {"served": 4}}, {"Numbers": NUMBERS}, {"Coming": {"ticket": 0, "name": "nvme", "bytes": 5}}],
+        "cleared": [{"Cleared": {"dataspaces": ["nvme"]}}, {"Reach": {"node": "n2"}}],
+        "admin": [{"Admin": {"ticket": i + 1, "change": change}} for i, change in enumerate(changes)],
+    }
+    owner = {"user": 5, "group": 5, "name": "ada", "home": "/users/ada"}
+    begin = {"state": "/s", "threads": 4, "journal": 2**30, "rights": owner, "kept": "/k", "admin": False, "node": "n1"}
+    no = {"kind": "usage", "message": "no", "hint": None}
+    orders = {
+        "begin": [{"Begin": begin}, {"Begin": {**begin, "rights": None}}, "Serve", "Renew", "End"],
+        "share": [{"Share": {"number": 2, "kinds": [[["nvme"], 2], [[], 1]], "rates": {"nvme": 1.5, "tank": None}, "full": ["tank"]}}],
+        "answers": [{"Told": {"ticket": 1, "failed": no, "users": [NUMBERS]}}, {"Others": {"ticket": 2, "bytes": 9}}],
+    }
+    for first, all in [(b"\x00", reports), (b"\x01", orders)]:
+        for name, packets in all.items():
+            put("control", name, first + b"\n".join(json.dumps(p).encode() for p in packets))
+
+
 def main() -> None:
+    frames()
+    control()
     arrays = {
         "f8": np.arange(12, dtype="<f8").reshape(4, 3),
         "big": np.arange(6, dtype=">i4"),

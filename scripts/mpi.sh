@@ -4,6 +4,7 @@
 #
 #   scripts/mpi.sh [openmpi|mpich]...
 #   PROFILE=release scripts/mpi.sh openmpi   for measuring
+#   COMMANDS=all scripts/mpi.sh              the command with each of them
 source "$(dirname "$0")/lib.sh"
 profile=${PROFILE:-dev}
 made=$profile
@@ -25,10 +26,12 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   if [ "$profile" = dev ]; then what=(--workspace); else what=(-p stead-mpi-capi -p stead-mpi); fi
   what+=(--lib --bin conform)
   features=stead-mpi-capi/conformance
-  # One MPI is enough for the command: what it calls is tested with both.
-  command=
-  [ "$name $profile" != "openmpi dev" ] || command=stead-mpi
-  [ -z "$command" ] || what+=(--bin "$command" --bin mpi-read) features+=,stead-cli/mpi
+  # One MPI is enough for the command: what it calls is tested with both. `make test-all` has it of each, as daemons are a pool over either.
+  command='' first=''
+  [ "$name $profile" != "openmpi dev" ] || command=stead-mpi first=yes
+  [ "$profile ${COMMANDS:-}" != "dev all" ] || command=stead-mpi
+  [ -z "$command" ] || what+=(--bin "$command") features+=,stead-cli/mpi
+  [ -z "$first" ] || what+=(--bin mpi-read)
   # What is linked with one MPI must not be taken for the other: a profile of its own, which is otherwise the same, has the
   # bindings of this one, and all that uses them, kept apart from those of the other, and nothing else.
   other=()
@@ -44,8 +47,11 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   cp -f "$TARGET/$made/conform" "$out/conform"
   if [ -n "$command" ]; then
     cp -f "$TARGET/$made/$command" "$out/stead"
-    cp -f "$TARGET/$made/mpi-read" "$out/read-rust"
+  elif [ "$name $profile" = "mpich dev" ]; then
+    # One that is there is of an older build.
+    rm -f "$out/stead"
   fi
+  [ -z "$first" ] || cp -f "$TARGET/$made/mpi-read" "$out/read-rust"
   cc=("$mpicc" -std=c11 -Wall -Wextra -Werror -Iinclude)
   # Not the C++ of MPI itself, which is no longer in the standard and full of warnings.
   cxx=("${mpicc/mpicc/mpicxx}" -std=c++17 -Wall -Wextra -Werror -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -Iinclude)
@@ -84,7 +90,7 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
     say "no Fortran for $mpicc here"
   fi
   # The faces under sanitizers: one MPI is enough for that, too.
-  if [ -n "$command" ]; then
+  if [ -n "$first" ]; then
     checks=(-g1 -fsanitize=address,undefined -fno-sanitize-recover=all)
     "${cc[@]}" "${checks[@]}" tests/mpi/ranks.c -o "$out/ranks-checked" "${libraries[@]}"
     "${cxx[@]}" "${checks[@]}" tests/mpi/tipsy.cpp -o "$out/tipsy-checked" "${libraries[@]}"

@@ -75,7 +75,7 @@ trap 'kill "$packages" 2>/dev/null || true' EXIT
 step "format" cargo fmt --all --check
 step "lint" cargo clippy --workspace --all-targets --locked -- -D warnings
 step "build" cargo build --workspace --locked
-if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTHESIS_PROFILE=long STEAD_CRASHES=${STEAD_CRASHES:-1000}; fi
+if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTHESIS_PROFILE=long STEAD_CRASHES=${STEAD_CRASHES:-1000} COMMANDS=all; fi
 # All of it, as what it needs is then that of the other builds; only what depends on these features is looked at again.
 step "lint of mpi" cargo clippy --workspace --features stead-mpi-capi/conformance,stead-cli/mpi \
   --all-targets --locked -- -D warnings

@@ -1,11 +1,15 @@
 // What administrators say to the daemon of a node, in C++, and what is kept there. The first argument is its socket, the second a
-// large file.
+// large file of this user's, in a folder that nobody else can look into; with a third one it is shared with a user of this name.
 
 #include "check.hpp"
 #include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <grp.h>
+#include <pwd.h>
 #include <stead_admin.hpp>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace fs = std::filesystem;
@@ -90,6 +94,33 @@ static void kept() {
     CHECK(fails(stead::kind::not_found, "no such file", [] { stead::persist::store("no-such-file"); }));
 }
 
+// Whether this user can read a file.
+static bool reads(const char *path, const passwd &user) {
+    int status = -1;
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
+        if (setgroups(0, nullptr) == 0 && setgid(user.pw_gid) == 0 && setuid(user.pw_uid) == 0)
+            execlp("head", "head", "-c", "1", path, static_cast<char *>(nullptr));
+        _exit(127);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) != 127);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void shared(const char *path, const char *name) {
+    const passwd *user = getpwnam(name);
+    CHECK(user != nullptr);
+    if (user == nullptr) return;
+    CHECK(!reads(path, *user));
+    stead::persist::share(path, name);
+    CHECK(reads(path, *user) && says(stead::persist::list(), path));
+    stead::persist::unshare(path, name);
+    CHECK(!reads(path, *user) && stead::persist::list() == "[]");
+    CHECK(fails(stead::kind::usage, "not shared", [&] { stead::persist::unshare(path, name); }));
+}
+
 int main(int argc, char **argv) {
     if (argc < 3 || setenv("STEAD_SOCKET", argv[1], 1) != 0) return 2;
     {
@@ -100,6 +131,7 @@ int main(int argc, char **argv) {
         drained(node);
         transfers(node, argv[2]);
         kept();
+        if (argc > 3) shared(argv[2], argv[3]);
         CHECK(says(stead::admin(stead::daemon(argv[1])).stats(), "\"drained\""));
     }
     CHECK(fails(stead::kind::not_found, "no daemon", [] { stead::admin(stead::daemon("no-such-socket")); }));

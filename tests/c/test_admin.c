@@ -1,11 +1,17 @@
-/* What administrators say to the daemon of a node. The first argument is its socket, the second a large file. */
+/* What administrators say to the daemon of a node. The first argument is its socket, the second a large file of this user's, in a folder
+   that nobody else can look into; with a third one it is shared with a user of this name. */
 
+#define _DEFAULT_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <stead_admin.h>
@@ -158,6 +164,38 @@ static void kept(void) {
     FAILS(STEAD_USAGE, "not shared", stead_persist_unshare("keep", "0", &e));
 }
 
+/* Whether this user can read a file. */
+static bool reads(const char *path, const struct passwd *user) {
+    int status = -1;
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
+        if (setgroups(0, NULL) == 0 && setgid(user->pw_gid) == 0 && setuid(user->pw_uid) == 0)
+            execlp("head", "head", "-c", "1", path, (char *)NULL);
+        _exit(127);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) != 127);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void shared(const char *path, const char *name) {
+    const struct passwd *user = getpwnam(name);
+    char *json = NULL;
+    CHECK(user != NULL);
+    if (user == NULL) return;
+    CHECK(!reads(path, user));
+    OK(stead_persist_share(path, name, &e));
+    CHECK(reads(path, user));
+    OK(stead_persist_list(&json, &e));
+    SAYS(json, path);
+    SAYS(json, "\"kept\": false");
+    stead_text_free(json);
+    OK(stead_persist_unshare(path, name, &e));
+    CHECK(!reads(path, user));
+    FAILS(STEAD_USAGE, "not shared", stead_persist_unshare(path, name, &e));
+}
+
 int main(int argc, char **argv) {
     stead_daemon *d = NULL;
     if (argc < 3) return 2;
@@ -169,6 +207,7 @@ int main(int argc, char **argv) {
     drained(d);
     transfers(d, argv[2]);
     kept();
+    if (argc > 3) shared(argv[2], argv[3]);
     stead_daemon_free(d);
     FAILS(STEAD_USAGE, "NULL", stead_admin_drain(NULL, &e));
     return ended("admin");

@@ -370,6 +370,38 @@ static int note(const stead_entry *entry, void *user) {
     return --to->left == 0;
 }
 
+/* Patterns come one by one, each beside those before it; a pipe is an error, or left out. */
+static void leaves_names_out(stead_stager *s) {
+    stead_stage_request *r = ask("copy", "tree/", "some");
+    stead_transfer *t = NULL;
+    char *json = NULL;
+    OK(stead_stage_request_set(r, "exclude", "/2", &e));
+    OK(stead_stage_request_set(r, "exclude", "sub/3", &e));
+    OK(stead_stage_request_set(r, "include", "[0-3]", &e));
+    OK(stead_stage_request_set(r, "include", "5", &e));
+    OK(stead_stage_preview(s, r, NULL, &json, &e));
+    SAYS(json, "\"files\": 3");
+    stead_text_free(json);
+    done(s, r);
+    CHECK(access("some/0", F_OK) == 0 && access("some/sub/1", F_OK) == 0 && access("some/sub/5", F_OK) == 0);
+    CHECK(access("some/2", F_OK) != 0 && access("some/sub/3", F_OK) != 0 && access("some/4", F_OK) != 0);
+    r = ask("remove", "some", NULL);
+    OK(stead_stage_request_set(r, "exclude", "0", &e));
+    FAILS(STEAD_USAGE, "leave names out", stead_stage_submit(s, r, &t, &e));
+    CHECK(t == NULL);
+    stead_stage_request_free(r);
+    CHECK(mkfifo("tree/pipe", 0644) == 0);
+    r = ask("sync", "tree/", "some");
+    OK(stead_stage_submit(s, r, &t, &e));
+    FAILS(STEAD_USAGE, "tree/pipe", stead_stage_wait(t, 60000, &e));
+    stead_stage_free(t);
+    OK(stead_stage_request_set(r, "skip-special", "yes", &e));
+    done(s, r);
+    CHECK(is_tree("some") && access("some/pipe", F_OK) != 0);
+    CHECK(unlink("tree/pipe") == 0);
+    done(s, ask("remove", "some", NULL));
+}
+
 /* Of the tree, from which nothing was taken. */
 static void lists(stead_stager *s) {
     listed all = {"", 0, 0, 100};
@@ -412,6 +444,7 @@ int main(void) {
     OK(stead_stager_open("state", spaces, 1, 2, &s, &e));
     lists(s);
     copies(s);
+    leaves_names_out(s);
     stops(s);
     is_given_up(s);
     is_done_in_part(s);

@@ -401,6 +401,73 @@ def test_a_daemon_of_ones_own_has_no_transfers_of_others(daemon):
     assert f"serves user {me} only, not {ANOTHER}" in admin(daemon, "transfers", "--user", ANOTHER, user=user, code=2)
 
 
+@needs_root
+def test_a_folder_that_is_made_is_its_owners(daemon):
+    daemon.begin()
+    (daemon.at / "f").write_bytes(b"f")
+    user, group = pwd.getpwuid(SOMEBODY).pw_name, grp.getgrgid(pwd.getpwuid(ANOTHER).pw_gid)
+    paths = {name: daemon.at / name for name in ("named", "numbered", "there")}
+    folder(daemon, "there")
+    admin(daemon, "dataspace", "add", "named", f"path={paths['named']}", f"owner={user}", f"group={group.gr_name}", "mode=2750")
+    admin(daemon, "dataspace", "add", "numbered", f"path={paths['numbered']}", f"owner={ANOTHER}")
+    admin(daemon, "dataspace", "add", "there", f"path={paths['there']}", f"owner={user}", "mode=0777")
+    until(lambda: paths["named"].exists() and paths["numbered"].exists())
+
+    def whose(name: str) -> tuple[int, int, int]:
+        found = paths[name].stat()
+        return found.st_uid, found.st_gid, found.st_mode & 0o7777
+
+    assert whose("named") == (SOMEBODY, group.gr_gid, 0o2750) and whose("numbered") == (ANOTHER, 0, 0o700)
+    # What is there stays as it is.
+    assert whose("there")[:2] == (0, 0) and whose("there")[2] != 0o777
+    space = until(lambda: df(daemon).get("named"))
+    assert (space["owner"], space["group"], space["mode"], space["error"]) == (SOMEBODY, group.gr_gid, "2750", None)
+    # What comes there is of who stages it, and of the folder's group.
+    done = daemon.stage(daemon.at / "f", "named://f", user=SOMEBODY)
+    assert done.returncode == 0, done.stderr
+    found = (paths["named"] / "f").stat()
+    assert (found.st_uid, found.st_gid) == (SOMEBODY, group.gr_gid)
+    assert daemon.stage(daemon.at / "f", "named://g", user=ANOTHER).returncode == 1
+    assert "names nobody" in admin(daemon, "dataspace", "add", "odd", "path=/x", "owner=a b", code=2)
+
+
+def test_a_size_is_a_quota_of_transfers(daemon):
+    daemon.begin()
+    (daemon.at / "small").write_bytes(b"x" * 400_000)
+    (daemon.at / "big").write_bytes(b"x" * 900_000)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        path = Path(memory) / "mem"
+        admin(daemon, "dataspace", "add", "mem", f"path={path}", "memory=true", "size=1MB")
+        until(path.exists)
+        space = until(lambda: df(daemon).get("mem"))
+        assert (space["kind"], space["quota"], space["error"]) == ("memory", 1_000_000, None)
+        assert daemon.stage(daemon.at / "small", "mem://small").returncode == 0
+        # The smaller one of both counts.
+        for settings in ([], ["quota=2MB"], ["size=4MB", "quota=1MB"]):
+            if settings:
+                admin(daemon, "dataspace", "update", "mem", *settings)
+            refused = daemon.stage(daemon.at / "big", "mem://big")
+            assert refused.returncode == 1 and "dataspace 'mem'" in refused.stderr and "in use" in refused.stderr, refused.stderr
+        assert [p.name for p in path.iterdir()] == ["small"]
+        admin(daemon, "dataspace", "update", "mem", "quota=")
+        assert daemon.stage(daemon.at / "big", "mem://big").returncode == 0
+        assert "only a dataspace in memory has a size" in admin(daemon, "dataspace", "update", "mem", "memory=", code=2)
+        admin(daemon, "dataspace", "remove", "mem")
+
+
+def test_what_all_nodes_see_is_told(daemon):
+    daemon.begin()
+    for name, more in (("tank", ["shared=yes"]), ("own", ["shared=no"]), ("fast", [])):
+        admin(daemon, "dataspace", "add", name, f"path={folder(daemon, name)}", *more)
+    spaces = until(lambda: (found := df(daemon)).keys() >= {"tank", "own", "fast"} and found)
+    assert [spaces[name]["kind"] for name in ("tank", "own", "fast")] == ["shared", "node", "node"]
+    # In tables, and of a file that the command reads by itself.
+    (daemon.at / "stead.toml").write_text(f'[dataspace.mine]\npath = "{daemon.at / "tank"}"\nshared = true\n')
+    for name, more in (("tank", {}), ("mine", {"STEAD_SOCKET": "none", "STEAD_CONFIG": str(daemon.at / "stead.toml")})):
+        shown = subprocess.run([STEAD, "df"], env=daemon.env | more, check=True, capture_output=True, text=True, timeout=60).stdout
+        assert re.search(rf"^ {name} .* shared ", shown, re.MULTILINE), shown
+
+
 def test_jobs_have_their_dataspaces(daemon):
     daemon.begin()
     user = SOMEBODY if os.geteuid() == 0 else None

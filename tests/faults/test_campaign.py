@@ -1,7 +1,7 @@
 """The daemon, its worker, or both are killed at random times while several transfers are under way; files of sources change between two
 kills. Nothing is lost, half written or left over, and what was taken comes to its end by itself.
 
-STEAD_CRASHES is how many kills there are; each run tells its seed.
+STEAD_CRASHES is how many kills there are; each run tells its seed. `bench/crashes.py` keeps a record of them.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Run:
         assert not [path for top in (self.at, self.other) for path in top.rglob(".stead-*")]
 
 
-def test_the_daemon_is_killed_at_any_time(daemon, tmp_path):  # noqa: F811
+def test_the_daemon_is_killed_at_any_time(daemon, tmp_path, record_property):  # noqa: F811
     other = Path("/dev/shm") / f"stead-campaign-{os.getpid()}"
     kills, seed, typical = 0, 0, 0.5
     # Those of a bare user may be watched as those of all may: one process for each.
@@ -131,3 +131,5 @@ def test_the_daemon_is_killed_at_any_time(daemon, tmp_path):  # noqa: F811
             kills, seed = kills + run.kills, seed + 1
     finally:
         shutil.rmtree(other, ignore_errors=True)
+        record_property("seeds", seed)
+        record_property("kills", kills)

@@ -249,10 +249,11 @@ def test_who_waits_is_told_that_it_is_cancelled_or_killed(node, files):
         assert node.list()[id] == ("cancelled" if id == 1 else "interrupted")
 
 
-def test_given_up_and_killed_at_any_time(node, files):
+def test_given_up_and_killed_at_any_time(node, files, record_property):
     (node.at / "from" / "large").write_bytes(files["large"][: 40 * MiB])
     files["large"] = files["large"][: 40 * MiB]
     outcomes: dict[str, int] = {}
+    kills = 0
     for seed in range(max(KILLS // 4, 6)):
         rng = random.Random(f"given up {seed}")
         shutil.rmtree(node.at / "to", ignore_errors=True)
@@ -263,6 +264,7 @@ def test_given_up_and_killed_at_any_time(node, files):
         asker = node.begin("--cancel", 1)
         if rng.random() < 0.5:
             time.sleep(rng.random() * 0.05)
+            kills += runner.poll() is None
             runner.kill()
         code, out, err = node.end(asker)
         runner.communicate(timeout=60)
@@ -275,4 +277,6 @@ def test_given_up_and_killed_at_any_time(node, files):
             assert code == 2 and "finished" in err and state == "finished", err
             assert node.tidy(files) == len(files)
         outcomes[state] = outcomes.get(state, 0) + 1
+    record_property("seeds", seed + 1)
+    record_property("kills", kills)
     assert outcomes.get("cancelled"), outcomes

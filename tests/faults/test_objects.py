@@ -180,7 +180,7 @@ def test_a_large_upload_that_is_killed(store, begin, stage, tmp_path, then):
 
 
 @pytest.mark.parametrize("action", ["copy", "--move"])
-def test_killed_at_each_request(store, begin, stage, tmp_path, action):
+def test_killed_at_each_request(store, begin, stage, tmp_path, action, record_property):
     words = [] if action == "copy" else [action]
     number, done = 0, False
     while not done:
@@ -215,10 +215,11 @@ def test_killed_at_each_request(store, begin, stage, tmp_path, action):
         assert named(tmp_path / "from") == ({} if words else files)
         assert len(store.uploads("bkt")) <= unheard
         number += 1
+    record_property("kills", number - 1)
     assert number > 8
 
 
-def test_killed_at_any_time(store, begin, stage, tmp_path):
+def test_killed_at_any_time(store, begin, stage, tmp_path, record_property):
     typical, kills = 1.0, 0
     for seed in range(max(KILLS // 10, 4)):
         rng = random.Random(seed)
@@ -255,4 +256,6 @@ def test_killed_at_any_time(store, begin, stage, tmp_path):
         assert there == files and left == ({} if "--move" in words else files)
         # Those that were begun and told to nobody: no more than one for each kill.
         assert len(store.uploads("bkt")) <= tries - 1
+    record_property("seeds", seed + 1)
+    record_property("kills", kills)
     assert kills > 0

@@ -120,6 +120,35 @@ def test_blocks_that_file_systems_share(stead, mounted, kind):
     assert (before - os.statvfs(at).f_bfree) * os.statvfs(at).f_frsize < 48 << 20
 
 
+@needs_root
+def test_subvolumes_share_blocks(stead, mounted, tmp_path):
+    """Each is a device of its own to whoever looks, and nothing is renamed from one to another."""
+    at = mounted("btrfs", 512 << 20)
+    for name in ("one", "two", "one/from/inner"):
+        (at / name).parent.mkdir(exist_ok=True)
+        subprocess.run(["btrfs", "subvolume", "create", at / name], check=True, capture_output=True)
+    files = {"large": os.urandom(1 << 20) * 96, "inner/deep/large": os.urandom(1 << 20) * 4, "small": b"small"}
+    write(at / "one/from", files)
+    assert len({(at / name).stat().st_dev for name in ("", "one", "two", "one/from/inner")}) == 4
+    os.sync()
+    before = os.statvfs(at).f_bfree
+    for to, words in (("to", ()), ("verified", ("--verify",)), ("moved", ("--move",))):
+        status, _ = ended(stead(at / "one/from", at / "two" / to, *words))
+        assert status["state"] == "finished" and named(at / "two" / to) == files
+        assert (at / "one/from").exists() == (to != "moved")
+    os.sync()
+    assert (before - os.statvfs(at).f_bfree) * os.statvfs(at).f_frsize < 48 << 20
+    # By way of another mount, across which not every kernel shares them.
+    apart = tmp_path / "apart"
+    apart.mkdir()
+    subprocess.run(["mount", "--bind", at / "one", apart], check=True)
+    try:
+        status, _ = ended(stead(at / "two/to", apart / "back"))
+        assert status["state"] == "finished" and named(apart / "back") == files
+    finally:
+        subprocess.run(["umount", "-l", apart], check=True)
+
+
 def test_a_source_that_vanishes_meanwhile(stead, tmp_path):
     files = {f"f{i:02}": bytes([i]) * (1 << 20) for i in range(20)}
     write(tmp_path / "from", files)

@@ -66,7 +66,7 @@ def count(at: Path) -> int:
 
 @pytest.mark.parametrize("place", ["same disk", "other disk"])
 @pytest.mark.parametrize("action", ["copy", "--move", "--sync"])
-def test_killed_at_any_time(stead, tmp_path, action, place):
+def test_killed_at_any_time(stead, tmp_path, action, place, record_property):
     other = Path("/dev/shm") / f"stead-test-{os.getpid()}"
     target = tmp_path / "to" if place == "same disk" else other / "to"
     kills = 0
@@ -127,11 +127,13 @@ def test_killed_at_any_time(stead, tmp_path, action, place):
         assert kills > 0
     finally:
         shutil.rmtree(other, ignore_errors=True)
+        record_property("seeds", seed)
+        record_property("kills", kills)
 
 
 @pytest.mark.parametrize("place", ["same disk", "other disk"])
 @pytest.mark.parametrize("action", ["copy", "--move"])
-def test_killed_at_any_time_while_sources_change(stead, tmp_path, action, place):
+def test_killed_at_any_time_while_sources_change(stead, tmp_path, action, place, record_property):
     """What a program has appended, or written anew, before the transfer goes on is in the target or still in the source."""
     other = Path("/dev/shm") / f"stead-test-{os.getpid()}"
     target = tmp_path / "to" if place == "same disk" else other / "to"
@@ -206,9 +208,11 @@ def test_killed_at_any_time_while_sources_change(stead, tmp_path, action, place)
         assert kills > 0 and changed > 0
     finally:
         shutil.rmtree(other, ignore_errors=True)
+        record_property("seeds", seed)
+        record_property("kills", kills)
 
 
-def test_killed_and_given_up(stead, tmp_path):
+def test_killed_and_given_up(stead, tmp_path, record_property):
     rng = random.Random(5)
     files = tree(tmp_path / "from", rng)
     for _ in range(10):
@@ -224,6 +228,8 @@ def test_killed_and_given_up(stead, tmp_path):
         assert not [p for p in tmp_path.joinpath("to").rglob(".stead-*")]
         assert all(files[name] == data for name, data in named(tmp_path / "to").items())
         shutil.rmtree(tmp_path / "to", ignore_errors=True)
+    record_property("seeds", 1)
+    record_property("kills", 10)
 
 
 def test_a_gentle_one_comes_to_its_end_beside_others_and_goes_on(stead, tmp_path):

@@ -16,7 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import stead
 from jobs import BUILT, PATIENT, launch
 from support import ROOT
 
@@ -31,8 +33,9 @@ pytestmark = pytest.mark.skipif(not STEAD.exists(), reason="there is no command 
 class Pool:
     """Daemons `n0`, `n1`, ... of this machine. Each has a folder of its own, as a node has."""
 
-    def __init__(self, at: Path, size: int, everybody: bool = False, more: dict[str, str] | None = None):
+    def __init__(self, at: Path, size: int, everybody: bool = False, more: dict[str, str] | None = None, mpi: str = "openmpi"):
         self.at, self.size, self.process = at, size, None
+        self.mpi, self.stead = mpi, BUILT / mpi / "stead"
         # That of its user, also where this is root.
         self.own = [] if everybody or os.geteuid() else ["setpriv", "--bounding-set=-setuid,-setgid"]
         for rank in range(size):
@@ -47,7 +50,7 @@ class Pool:
     def begin(self) -> None:
         words = ["daemon", "--pool", "--name", "n%r", "--socket", f"{self.at}/n%r/s", "--state", f"{self.at}/n%r/state", "--threads", "4"]
         with open(self.at / "log", "a") as log:
-            job = [*launch("openmpi", self.size), *self.own, str(STEAD), *words]
+            job = [*launch(self.mpi, self.size), *self.own, str(self.stead), *words]
             self.process = subprocess.Popen(job, env=self.env, stderr=log, stdout=log, stdin=subprocess.DEVNULL, start_new_session=True)
         until = time.monotonic() + WITHIN
         for rank in range(self.size):
@@ -109,7 +112,7 @@ class Pool:
     def run(self, rank: int, *args, expect: int | None = 0, verb="stage", user=None) -> subprocess.CompletedProcess:
         env = self.env | {"STEAD_SOCKET": f"{self.at}/n{rank}/s"}
         who = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
-        done = subprocess.run([*who, STEAD, verb, *map(str, args)], env=env, text=True, capture_output=True, timeout=WITHIN)
+        done = subprocess.run([*who, self.stead, verb, *map(str, args)], env=env, text=True, capture_output=True, timeout=WITHIN)
         assert expect is None or done.returncode == expect, f"{done.stdout}\n{done.stderr}\n{self.log()}"
         return done
 
@@ -136,6 +139,24 @@ def pool():
     yield one
     one.end()
     shutil.rmtree(at, ignore_errors=True)
+
+
+@pytest.fixture(params=["openmpi", "mpich"])
+def over(request):
+    """The same, over each MPI that is installed."""
+    if request.param == "openmpi":
+        yield request.getfixturevalue("pool")
+        return
+    if not (BUILT / request.param / "stead").exists():
+        pytest.skip(f"there is no command with {request.param}: COMMANDS=all scripts/mpi.sh builds it, as make test-all does")
+    at = Path(tempfile.mkdtemp(prefix="stead-pool-", dir="/tmp"))
+    one = Pool(at, 3, mpi=request.param)
+    try:
+        one.begin()
+        yield one
+    finally:
+        one.end()
+        shutil.rmtree(at, ignore_errors=True)
 
 
 def plant(root: Path, large: int = 20_000_003) -> None:
@@ -172,7 +193,8 @@ def tree(root: Path) -> dict:
     return found
 
 
-def test_trees_go_from_node_to_node(pool):
+def test_trees_go_from_node_to_node(over):
+    pool = over
     source = pool.at / "n0" / "a"
     plant(source)
     before = tree(source)
@@ -445,6 +467,23 @@ def memories(pool):
     for rank, path in enumerate(made):
         pool.run(rank, "dataspace", "remove", "memory", verb="admin")
         shutil.rmtree(path, ignore_errors=True)
+
+
+def test_memory_of_another_node_is_an_end_as_any_other(pool, memories):
+    mine = [{"memory": path} for path in memories]
+    region = stead.region("run/x", (300, 1000), "u2", dataspaces=mine[2])
+    region.array[:] = (np.arange(300_000) % 65_521).reshape(300, 1000)
+    region.touch()
+    pool.run(1, "n2:memory://run/x", pool.at / "n1" / "field", "--verify")
+    assert (pool.at / "n1" / "field").read_bytes() == region.array.tobytes()
+    # From memory to memory, asked for at a third node; what comes there is one, too.
+    pool.run(0, "n2:memory://run/x", "n1:memory://y")
+    assert list(stead.regions(dataspaces=mine[1])) == ["y"] and stead.regions(dataspaces=mine[0]) == {}
+    other = stead.region("y", dtype="u2", dataspaces=mine[1])
+    assert np.array_equal(other.array, region.array.ravel())
+    pool.run(0, "--remove", "n1:memory://y")
+    assert stead.regions(dataspaces=mine[1]) == {}
+    region.remove()
 
 
 def pooled(pool, rank: int, what: str, memory: str, *numbers: int | str | Path) -> subprocess.Popen:

@@ -20,6 +20,7 @@ from pooled import SHAPE
 from slurm import LIMITED, NODES, Job, Slurm
 from support import ROOT
 from test_mpi4py import env  # noqa: F401
+from test_pool import plant, tree
 from test_srun import slurm as slurm_for_module
 from test_streams import left
 
@@ -210,6 +211,35 @@ def test_a_pool_that_ends_and_is_begun_again(pool, pooled, go, tmp_path, how):
     go.touch()
     has_read(another, 3)
     writer.ends()
+
+
+def test_files_go_from_node_to_node_and_back(pooled):
+    """Each has memory of its own: what has the same name there is something else."""
+    slurm, (here, there) = pooled.slurm, pooled.slurm.memories()
+
+    def stage(*words: str) -> None:
+        slurm.start("none", 1, STEAD, "stage", *words, nodes=THERE, **pooled.env).ends()
+
+    plant(here / "tree", 3_000_003)
+    before = tree(here / "tree")
+    (there / "tree").write_bytes(b"none of it")
+    try:
+        # Done where it is asked for, and there.
+        stage(f"{HERE[0]}:/dev/shm/tree", "/dev/shm/copy", "--verify")
+        assert tree(there / "copy") == before and not (here / "copy").exists()
+        stage("/dev/shm/copy", f"{HERE[0]}:/dev/shm/back")
+        assert tree(here / "back") == before and not (there / "back").exists()
+        # A region of one, and back as a file.
+        stage("/dev/shm/tree", f"{HERE[0]}:memory://x")
+        region = Path(f"stead-{os.getuid()}", "x")
+        assert (here / region).read_bytes() == b"none of it" and not (there / region).exists()
+        stage("--move", f"{HERE[0]}:memory://x", "/dev/shm/file")
+        assert (there / "file").read_bytes() == b"none of it" and not (here / region).exists()
+    finally:
+        for path in (here / "tree", here / "back", there / "copy"):
+            shutil.rmtree(path, ignore_errors=True)
+        for path in (there / "tree", there / "file"):
+            path.unlink(missing_ok=True)
 
 
 FLOW = """

@@ -306,3 +306,20 @@ def test_things_are_kept(node, tmp_path, monkeypatch):
         stead.persist.share(tmp_path / "f", "no such user")
     with pytest.raises(stead.UsageError, match="not shared"):
         stead.persist.unshare(tmp_path / "f", 0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="several users are there for root only")
+def test_others_read_what_is_shared(node, monkeypatch):
+    monkeypatch.setenv("STEAD_SOCKET", str(node.path))
+    user, folder = pwd.getpwnam("daemon"), node.at / "from"
+
+    def reads() -> bool:
+        words = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "cat", folder / "deep" / "f1"]
+        return subprocess.run(words, capture_output=True).returncode == 0
+
+    assert not reads()
+    stead.persist.share(folder, "daemon")
+    (one,) = stead.persist.stored()
+    assert reads() and (one["path"], one["shared"], one["kept"]) == (str(folder), [user.pw_uid], False)
+    stead.persist.unshare(folder, user.pw_uid)
+    assert not reads() and stead.persist.stored() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -238,3 +239,17 @@ def test_names_are_listed(place):
         stead.stage(f"{place}/from/", place / "none", files=[])
     with pytest.raises(stead.NotFoundError, match="which is listed"):
         stead.stage(f"{place}/from/", place / "none", files=["deep/none"]).wait()
+
+
+def test_what_is_said_of_a_copy_the_journal_has(place, cli):
+    """Nothing else tells a copy that was read back from one that was not, nor what was said to wait for no device."""
+    os.mkfifo(place / "from" / "pipe")
+    with pytest.raises(stead.UsageError, match="pipe") as raised:
+        stead.stage(place / "from", place / "to").wait()
+    assert "--skip-special" in raised.value.hint and not (place / "to").exists()
+    done = stead.stage(place / "from", place / "to", verify=True, skip_special=True, durable=False, retries=7).wait()
+    assert done.skipped == 1 and not (place / "to" / "pipe").exists() and (place / "to" / "deep" / "f3").exists()
+    (told, *_) = json.loads(cli("stage", "--list", "--all", "--here", "--format", "json").stdout)
+    assert told["id"] == done.id
+    said = {key: told["request"]["options"][key] for key in ("verify", "skip_special", "durable", "retries")}
+    assert said == {"verify": True, "skip_special": True, "durable": False, "retries": 7}

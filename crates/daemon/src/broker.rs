@@ -6,7 +6,7 @@
 mod admins;
 mod door;
 mod names;
-mod sharing;
+pub(crate) mod sharing;
 mod wanted;
 mod workers;
 

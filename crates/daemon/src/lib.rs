@@ -18,6 +18,8 @@ mod coming;
 mod control;
 mod counts;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod job;
 mod log;
 mod metrics;

@@ -1,9 +1,10 @@
 //! stead: keep the data home; send the work.
 //!
-//! One public surface over the rooms of the house. Today it does three jobs. *Run*: analysis kernels over
+//! One public surface over the rooms of the house. *Run*: analysis kernels over
 //! files where they lie, in one pass, on all cores, in bounded memory. *Read*: sessions from which thousands
 //! of tasks read a file in parallel ([`read`]). *Stage*: files and trees of them move between tiers of storage, and lose nothing whatever
-//! happens ([`stage`]).
+//! happens ([`stage`]), also by a daemon of the node ([`daemon`]). *Couple*: programs hand arrays to each other ([`stream`]), by way of
+//! operators ([`flow`]).
 //!
 //! ```
 //! # fn main() -> stead::Result<()> {
@@ -22,11 +23,9 @@
 //! # }
 //! ```
 //!
-//! Both work on many nodes, over any [`fabric::Fabric`]: [`run_on`], [`read::ranks`].
+//! Runs and reads work on many nodes, over any [`fabric::Fabric`]: [`run_on`], [`read::ranks`].
 //!
 //! Files may lie in stripes on many nodes ([`layout`]). Ranks that are elsewhere ask for work where the data are ([`offload`]).
-//!
-//! What it cannot do yet: a daemon for transfers, streams between programs.
 
 pub mod options;
 pub mod plot;

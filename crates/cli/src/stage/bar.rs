@@ -45,11 +45,13 @@ impl Last {
 impl Bar {
     /// Nothing if nothing is to be told.
     pub fn new(when: When) -> Option<Bar> {
-        match (when, std::io::stderr().is_terminal()) {
+        // On a terminal on which nothing can be drawn it would be hidden, with all that it is to tell.
+        let drawn = std::io::stderr().is_terminal().then(drawn).filter(|bar| !bar.is_hidden());
+        match (when, drawn) {
             (When::Never, _) => None,
-            (_, true) => Some(Bar(Shown::Drawn(drawn()))),
-            (When::Always, false) => Some(Bar(Shown::Lines(Mutex::default()))),
-            (When::Auto, false) => Some(Bar(Shown::Retries)),
+            (_, Some(bar)) => Some(Bar(Shown::Drawn(bar))),
+            (When::Always, None) => Some(Bar(Shown::Lines(Mutex::default()))),
+            (When::Auto, None) => Some(Bar(Shown::Retries)),
         }
     }
 
@@ -61,18 +63,12 @@ impl Bar {
 
     /// How far one is that another process does, as it has written it down.
     pub fn far(&self, s: &Status) {
-        let names = format!("{}/{} names", s.files_done, s.files);
+        let part = part((s.bytes_done, s.bytes), (s.files_done, s.files));
+        let line = || format!("{} %, {}/{} names", percent(part), s.files_done, s.files);
         match &self.0 {
-            Shown::Drawn(bar) => {
-                bar.set_length(s.bytes);
-                bar.set_position(s.bytes_done);
-                bar.set_message(names);
-            }
+            Shown::Drawn(bar) => draw(bar, part, line()),
             // Before it is planned there is nothing to tell.
-            Shown::Lines(last) if s.files > 0 => {
-                let percent = percent((s.bytes_done, s.bytes), (s.files_done, s.files));
-                now_and_then(last, || format!("{percent} %, {names}"));
-            }
+            Shown::Lines(last) if s.files > 0 => now_and_then(last, line),
             Shown::Lines(_) | Shown::Retries => {}
         }
     }
@@ -84,13 +80,9 @@ impl Watcher for Bar {
             return;
         }
         match &self.0 {
-            Shown::Drawn(bar) => {
-                bar.set_length(p.bytes);
-                bar.set_position(p.bytes_done);
-                let (done, all) = (p.files_done, p.files);
-                bar.set_message(format!("{done}/{all} names, {} left", range(&p.left)));
-            }
-            Shown::Lines(last) => now_and_then(last, || line(p)),
+            // Of one name that is all there is.
+            Shown::Drawn(bar) => draw(bar, part_of(p), line(p, p.files > 1)),
+            Shown::Lines(last) => now_and_then(last, || line(p, true)),
             Shown::Retries => {}
         }
     }
@@ -122,11 +114,16 @@ impl Watcher for Bar {
 
 fn drawn() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-    let style = "{wide_bar:.cyan/dim} {bytes}/{total_bytes}  {binary_bytes_per_sec}  {msg}";
-    if let Ok(style) = ProgressStyle::with_template(style) {
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar:.cyan/dim} {msg}") {
         bar.set_style(style);
     }
     bar
+}
+
+fn draw(bar: &ProgressBar, (done, all): (u64, u64), said: String) {
+    bar.set_length(all);
+    bar.set_position(done);
+    bar.set_message(said);
 }
 
 /// Writes a line, if the last one is old.
@@ -145,23 +142,32 @@ fn say(line: &str) {
 }
 
 /// How far one is that this process does, or a daemon.
-fn line(p: &Progress) -> String {
+fn line(p: &Progress, with_names: bool) -> String {
     let size = units::format_size;
+    let names = match with_names {
+        true => format!("{}/{} names, ", p.files_done, p.files),
+        false => String::new(),
+    };
     format!(
-        "{} %, {} of {}, {}/{} names, {}/s, {} left",
-        percent((p.bytes_done, p.bytes), (p.files_done, p.files)),
+        "{} %, {} of {}, {names}{}/s, {} left",
+        percent(part_of(p)),
         size(p.bytes_done),
         size(p.bytes),
-        p.files_done,
-        p.files,
         size(p.rate() as u64),
         range(&p.left)
     )
 }
 
-/// Of bytes; where there are none, of names.
-fn percent(bytes: (u64, u64), names: (u64, u64)) -> u64 {
-    let (done, all) = if bytes.1 > 0 { bytes } else { names };
+fn part_of(p: &Progress) -> (u64, u64) {
+    part((p.bytes_done, p.bytes), (p.files_done, p.files))
+}
+
+/// How much is done, of how much: bytes, or names where there are no bytes.
+fn part(bytes: (u64, u64), names: (u64, u64)) -> (u64, u64) {
+    if bytes.1 > 0 { bytes } else { names }
+}
+
+fn percent((done, all): (u64, u64)) -> u64 {
     done.saturating_mul(100) / all.max(1)
 }
 
@@ -184,12 +190,18 @@ mod tests {
             left: Remaining { seconds: 6.0, low: 5.0, high: 8.0 },
         };
         assert_eq!(
-            line(&p),
+            line(&p, true),
             "25 %, 1.0 MiB of 4.0 MiB, 3/7 names, 512.0 KiB/s, 6.00 s (5.00 s to 8.00 s) left"
         );
+        assert_eq!(
+            line(&p, false),
+            "25 %, 1.0 MiB of 4.0 MiB, 512.0 KiB/s, 6.00 s (5.00 s to 8.00 s) left"
+        );
         (p.bytes_done, p.bytes, p.moved) = (0, 0, 0);
-        assert!(line(&p).starts_with("42 %, 0 B of 0 B, 3/7 names"), "{}", line(&p));
-        assert_eq!(percent((0, 0), (0, 0)), 0);
+        let said = line(&p, true);
+        assert!(said.starts_with("42 %, 0 B of 0 B, 3/7 names"), "{said}");
+        assert_eq!(part_of(&p), (3, 7));
+        assert_eq!(percent((0, 0)), 0);
     }
 
     #[test]

@@ -39,7 +39,7 @@ struct Said {
 
 /// What a worker has and was told.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(crate) struct Part {
     /// Under way, by kinds.
     running: BTreeMap<Vec<String>, usize>,
     /// Those that are next.
@@ -54,7 +54,7 @@ pub(super) struct Part {
 
 impl Part {
     /// Transfers under way.
-    pub(super) fn running(&self) -> usize {
+    pub(crate) fn running(&self) -> usize {
         self.running.values().sum()
     }
 
@@ -89,7 +89,7 @@ impl Part {
 
     /// The worker says what it has, having heard what was said up to a number. It is believed that it has less than before, and not
     /// that it has more than it was told.
-    pub(super) fn hear(&mut self, seen: u64, kinds: Vec<Kind>, next: &[usize]) {
+    pub(crate) fn hear(&mut self, seen: u64, kinds: Vec<Kind>, next: &[usize]) {
         let names = |kind: &Kind| -> Vec<String> {
             let mut names: Vec<String> = kind.touches.iter().take(MOST_TOUCHED).cloned().collect();
             names.sort_unstable();
