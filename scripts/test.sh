@@ -30,24 +30,25 @@ step() {
   summary+=("$(printf '%-8s %-22s %5d s   %s' "$result" "$name" $((SECONDS - start)) "$note")")
 }
 
-# aside NAME COMMAND...: begins it beside the steps that follow, of those that wait most of the time; gather waits for it, and is its step.
+# aside NAME COMMAND...: begins it beside the steps that follow, of those that wait much of the time; `gather NAME` waits for it, and is its step.
+declare -A aside_pid aside_start
 aside() {
-  aside_name=$1 aside_start=$SECONDS
+  local name=$1
   shift
-  aside_log=$logs/${aside_name//[^a-z0-9]/-}.log
-  say "$aside_name, beside what follows: $*"
-  "$@" >"$aside_log" 2>&1 </dev/null &
-  aside=$!
-  trap 'kill "$aside" 2>/dev/null || true' EXIT
+  say "$name, beside what follows: $*"
+  aside_start[$name]=$SECONDS
+  "$@" >"$logs/${name//[^a-z0-9]/-}.log" 2>&1 </dev/null &
+  aside_pid[$name]=$!
 }
 gather() {
-  local result=ok
-  say "$aside_name"
-  wait "$aside" || result=FAILED failed=$((failed + 1))
-  trap - EXIT
-  cat "$aside_log"
-  summary+=("$(printf '%-8s %-22s %5d s   %s' "$result" "$aside_name" $((SECONDS - aside_start)) "$(count "$aside_log"), beside others")")
+  local name=$1 result=ok log=$logs/${1//[^a-z0-9]/-}.log
+  say "$name"
+  wait "${aside_pid[$name]}" || result=FAILED failed=$((failed + 1))
+  unset "aside_pid[$name]"
+  cat "$log"
+  summary+=("$(printf '%-8s %-22s %5d s   %s' "$result" "$name" $((SECONDS - ${aside_start[$name]})) "$(count "$log"), beside others")")
 }
+trap 'kill "${aside_pid[@]}" 2>/dev/null || true' EXIT
 
 # How many tests a log tells of, skipped ones named, and sections of a benchmark, of which some need what is not installed.
 count() {
@@ -69,17 +70,16 @@ space=$(($(df --output=avail -k . | tail -1) / 1048576))
   "from a fresh clone the tests need about 12 GB, 4 GB after a first run: remove what you do not need"
 # Packages are fetched and unpacked while the code is looked at and built, which does not need them.
 scripts/setup.sh "$([ "$level" = all ] && echo all || echo tools)"
-scripts/setup.sh test >"$logs/setup.log" 2>&1 &
-packages=$!
-trap 'kill "$packages" 2>/dev/null || true' EXIT
+aside "packages" scripts/setup.sh test
 step "format" cargo fmt --all --check
 step "lint" cargo clippy --workspace --all-targets --locked -- -D warnings
 step "build" cargo build --workspace --locked
-if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTHESIS_PROFILE=long STEAD_CRASHES=${STEAD_CRASHES:-1000} COMMANDS=all; fi
+if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTHESIS_PROFILE=long STEAD_CRASHES=${STEAD_CRASHES:-1000} COMMANDS=all STEAD_TESTS=all; fi
 # All of it, as what it needs is then that of the other builds; only what depends on these features is looked at again.
 step "lint of mpi" cargo clippy --workspace --features stead-mpi-capi/conformance,stead-cli/mpi \
   --all-targets --locked -- -D warnings
-step "unit and property" cargo test --workspace --locked --no-fail-fast
+step "build of tests" cargo test --workspace --locked --no-run
+aside "unit and property" cargo test --workspace --locked --no-fail-fast
 # The programs beside them have no library: they bring the features that everything has elsewhere here (crates/bench).
 step "models" cargo test --locked -p stead-read -p stead-stream -p stead-bench -p xtask \
   --features stead-read/shuttle,stead-stream/shuttle --lib model
@@ -97,11 +97,10 @@ else
   summary+=("skipped  code for NEON                    rustup has no target aarch64-unknown-linux-gnu")
 fi
 step "linked libraries" linked
-status=0
-wait "$packages" || status=$?
-trap - EXIT
-cat "$logs/setup.log"
-[ $status = 0 ] || die "the Python packages of the tests could not be installed" "run: scripts/setup.sh test"
+gather "unit and property"
+had=$failed
+gather "packages"
+[ "$failed" = "$had" ] || die "the Python packages of the tests could not be installed" "run: scripts/setup.sh test"
 step "test data" "$PYTHON" scripts/fetch_flights.py "$BUILD/data"
 # Compilers, Valgrind and most kernels on small files keep one core busy: as many tests at a time as there are cores, up to 8.
 step "oracles" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/oracle
@@ -114,7 +113,7 @@ step "mpi, build" scripts/mpi.sh
 # Ranks wait for each other and for deadlines most of the time. Files of tests share labs, so each is of one worker.
 step "mpi" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/mpi
 step "python" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/python
-gather
+gather "faults"
 step "documents" "$PYTHON" -m pytest -q -rsfE tests/docs
 NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet
 step "benchmarks, small" "$PYTHON" bench/run.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \

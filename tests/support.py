@@ -17,6 +17,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / ".build" / "data"
+#: Tests that take long and say of more cases what others say are for `make test-all`.
+in_all = pytest.mark.skipif(os.environ.get("STEAD_TESTS") != "all", reason="it is of make test-all")
 SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from building import HERE, SANITIZERS, WARNINGS, run
 from node import node
-from support import ROOT, unanswered
+from support import ROOT, in_all, unanswered
 
 VALGRIND = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"]
 
@@ -44,7 +44,11 @@ def test_c_under_sanitizers(installed, tmp_path, name):
     assert " 0 failed" in installed.run(program, cwd=tmp_path)
 
 
-@pytest.mark.parametrize("source", [*(f"test_{name}.c" for name in PROGRAMS), "reading.cpp"])
+# What machines do is measured there for two minutes.
+CALIBRATES = pytest.param("test_calibrate.c", marks=in_all)
+
+
+@pytest.mark.parametrize("source", [*(f"test_{name}.c" for name in PROGRAMS if name != "calibrate"), CALIBRATES, "reading.cpp"])
 def test_under_valgrind(installed, tmp_path, source):
     """Looks into the library, too, which the compiler's sanitizers do not."""
     few = ["-DTEST_ROWS=10000"] if source == "test_kernels.c" else []
@@ -80,7 +84,7 @@ def test_a_store_that_does_not_answer(installed, tmp_path):
         assert " 0 failed" in installed.run(program, one.path, f"{url}/f", cwd=tmp_path)
 
 
-@pytest.mark.parametrize("standard", ["c++17", "c++20"])
+@pytest.mark.parametrize("standard", ["c++17", pytest.param("c++20", marks=in_all)])
 @pytest.mark.parametrize("name", ["face", "reader", "reading", "stage", "tipsy"])
 def test_cpp(installed, tmp_path, name, standard):
     program = installed.compile(HERE / f"{name}.cpp", tmp_path, *SANITIZERS, standard=standard)
