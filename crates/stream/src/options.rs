@@ -213,7 +213,9 @@ pub enum Behind {
     /// They wait.
     #[default]
     Block,
-    /// They go on: steps go that the group has not had, and it is told how many.
+    /// They go on: steps go that the group has not had, and it is told how many. All of its ranks are given the same ones: the first one that
+    /// comes for the next step says which it is, and that stays for the others. None is further ahead of them than the `queue` of the
+    /// stream. A rank that has left and comes again begins with the step after those that the others have had, or are about to.
     Drop,
     /// They go on, and the group has all steps: what it has not had when there is no room in memory it reads from files. The stream is
     /// written with [`Written::spill`] or [`Written::persist`].
