@@ -245,7 +245,8 @@ pub struct Read {
     pub threads: usize,
     /// Programs on several nodes of which this reader is one: writers may be on any of them.
     pub coupling: Option<Arc<Coupling>>,
-    /// Other nodes on which writers may be, such as those of a pool of daemons; not asked where there is a coupling.
+    /// Other nodes on which writers may be, such as those of a pool of daemons; not asked where there is a coupling. None by default: this
+    /// crate knows no daemon.
     pub nodes: Option<Arc<dyn Nodes>>,
 }
 
