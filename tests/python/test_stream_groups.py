@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from ast import literal_eval
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def test_ranks_that_may_miss_steps_are_given_the_same_ones(space, programs):
         for n in range(500):
             with w.step():
                 w.put("T", grid(n))
-    first, *others = [eval(ended(one)) for one in ranks]
+    first, *others = [literal_eval(ended(one)) for one in ranks]
     assert others == [first, first]
     assert first[-1][0] == 499 and len(first) + sum(dropped for _, dropped in first) == 500
 
@@ -110,7 +111,7 @@ def test_ranks_of_a_flow_that_may_miss_steps_miss_the_same(space, programs):
         for n in range(200):
             with w.step():
                 w.put("T", np.full(1000, float(n)))
-    had = eval(ended(collects))
-    reports = [eval(ended(one)) for one in ranks]
+    had = literal_eval(ended(collects))
+    reports = [literal_eval(ended(one)) for one in ranks]
     assert had == sorted(set(had)) and had[-1] == 199
     assert all(report["steps"] == len(had) and report["steps"] + report["dropped"] == 200 for report in reports)

@@ -1,7 +1,7 @@
 //! Programs on several nodes: ranks of one fabric, each of which is of a part, such as the simulation or the analysis.
 //!
-//! All ranks make it together, and who does not come is named (`meeting.rs`). From then on a thread of each answers those of other nodes who read what writers of its node have
-//! put (`agent.rs`), until no rank takes part in anything any more.
+//! All ranks make it together, and who does not come is named (`meeting.rs`). From then on a thread of each answers those of other nodes
+//! who read what writers of its node have put (`agent.rs`), until no rank takes part in anything any more.
 
 use crate::agent::{self, Client};
 use crate::clock;
