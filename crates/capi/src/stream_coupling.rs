@@ -7,10 +7,10 @@ use crate::table::{self, Object};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 use std::time::Duration;
-use stead::{Result, limits};
 use stead::fabric::Fabric;
 use stead::fabric::foreign::{self, stead_make_fabric_fn};
 use stead::stream::Coupling;
+use stead::{Result, limits};
 
 /// Programs on several nodes whose streams reach each other: ranks of one job, each of which is of a part, such as the simulation or the
 /// analysis. Made by stead_coupling_new, freed with stead_coupling_free.
