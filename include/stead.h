@@ -1321,7 +1321,7 @@ typedef struct stead_stream_attribute {
 /**
  * Called with each step of a subscription, in a thread of the library: `step` is the function's, to be freed with stead_stream_step_free. At
  * last it is called with NULL, and with NULL for `error` too if the stream has ended, else with the error that ends it, which it frees with
- * stead_error_free.
+ * stead_error_free: that of stead_stream_reader_next, STEAD_TIMEOUT too.
  */
 typedef void (*stead_stream_call_fn)(struct stead_stream_step *step, struct stead_error *error, void *user);
 
@@ -1637,7 +1637,8 @@ typedef struct stead_flow_options {
 #define STEAD_STREAM_BLOCK 0
 
 /**
- * They go on: steps go that the group has not had, and it is told how many.
+ * They go on: steps go that the group has not had, and it is told how many. All of its ranks are given the same ones, and none is further
+ * ahead of the others than the `queue` of the stream.
  */
 #define STEAD_STREAM_DROP 1
 
@@ -3575,18 +3576,21 @@ stead_status stead_stream_remove(const char *const *dataspaces,
  * the name of the part that it is of: letters, digits, '.', '-' and '_'. All ranks of a part write a stream together, or read it, in their
  * order. With MPI, stead_mpi_coupling of stead_mpi.h is simpler.
  *
+ * All ranks are to come within `timeout_ms` milliseconds after the fabric was made, or ten minutes if it is 0.
+ *
  * `dataspaces` are folders of dataspaces such as "memory=/dev/shm/me", before those that are configured: streams lie in "memory".
  *
  * A thread answers readers of other nodes, until no rank has a coupling any more; a rank may free its own before others do.
  *
- * Errors: STEAD_USAGE for a name that is none; STEAD_PERMISSION if the folder of streams is not private to this user; STEAD_PEER if
- * another rank fails, or is gone; those of `make`.
+ * Errors: STEAD_USAGE for a name that is none; STEAD_PERMISSION if the folder of streams is not private to this user; STEAD_TIMEOUT if
+ * a rank has not come, with its number; STEAD_PEER if another rank fails, or is gone; those of `make`.
  */
 stead_status stead_coupling_new(stead_make_fabric_fn make,
                                 void *data,
                                 const char *part,
                                 const char *const *dataspaces,
                                 size_t dataspaces_count,
+                                uint64_t timeout_ms,
                                 struct stead_coupling **coupling,
                                 struct stead_error **error);
 
@@ -4084,6 +4088,9 @@ void stead_stream_step_free(struct stead_stream_step *step);
  * Has a thread call a function with each step that comes, one after the other. Steps wait for it as for any reader. The reader is the
  * subscription's: the handle is none any more, also after an error, but for a `call` or a `subscription` that is NULL.
  *
+ * It ends with the stream, with an error of it, and when no step comes within the `timeout_ms` that the reader was opened with: the
+ * function is told for whom it was waited.
+ *
  * Errors: STEAD_USAGE for what is no reader; those of the system if there is no thread.
  */
 stead_status stead_stream_subscribe(struct stead_stream_reader *reader,
@@ -4098,7 +4105,8 @@ stead_status stead_stream_subscribe(struct stead_stream_reader *reader,
 bool stead_stream_subscription_is_over(const struct stead_stream_subscription *subscription);
 
 /**
- * Waits until the stream has ended, and the function was called for the last time. The handle is none any more.
+ * Waits until the function was called for the last time: the stream has ended or failed, or no step came in time. The handle is none any
+ * more.
  *
  * Errors: STEAD_USAGE for what is no subscription.
  */

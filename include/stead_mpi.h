@@ -26,13 +26,34 @@ extern "C" {
  *
  * A rank that somebody waits for and that gives no sign of life for 30 s is taken for gone; the environment variable
  * STEAD_PEER_SILENCE_S has another number of seconds. Computing is no silence: a thread answers.
+ *
+ * All ranks are to come within ten minutes: STEAD_TIMEOUT else, and nothing collective of stead can be done with this communicator any more.
  */
 int stead_mpi_make(void *communicator, struct stead_fabric *fabric, char *why);
 
 /**
- * The same of a communicator of Fortran: `communicator` points to its handle, an integer (MPI_Fint). stead_mpi_stream.f90 calls it.
+ * What stead_mpi_make_within makes a fabric of.
  */
-int stead_mpi_make_f(void *communicator, struct stead_fabric *fabric, char *why);
+typedef struct stead_mpi_within {
+    /**
+     * The address of the communicator; for stead_mpi_make_within_f that of a handle of Fortran, an integer (MPI_Fint).
+     */
+    void *communicator;
+    /**
+     * Milliseconds within which all ranks are to come; 0 for ten minutes.
+     */
+    uint64_t timeout_ms;
+} stead_mpi_within;
+
+/**
+ * As stead_mpi_make, within a time: `within` points to a stead_mpi_within.
+ */
+int stead_mpi_make_within(void *within, struct stead_fabric *fabric, char *why);
+
+/**
+ * The same of a communicator of Fortran. stead_mpi_stream.f90 calls it.
+ */
+int stead_mpi_make_within_f(void *within, struct stead_fabric *fabric, char *why);
 
 /**
  * sizeof(MPI_Comm) of the MPI that libstead_mpi was built with. Programs that are compiled need it not; those that come to
@@ -65,15 +86,21 @@ static inline stead_status stead_mpi_file_open(MPI_Comm communicator,
 
 /**
  * Makes a coupling of all ranks of a communicator, such as MPI_COMM_WORLD of a job of several programs, each of which names its part. See
- * stead_coupling_new. Collective. stead_mpi_part makes a communicator of the ranks of a part.
+ * stead_coupling_new. Collective: all ranks are to come within `timeout_ms` milliseconds, or ten minutes if it is 0. stead_mpi_part makes a
+ * communicator of the ranks of a part.
  *
- * Errors: those of stead_coupling_new; STEAD_USAGE if MPI is not running or has too few threads.
+ * Errors: those of stead_coupling_new; STEAD_TIMEOUT if not all ranks have come, after which nothing collective of stead can be done with the
+ * communicator; STEAD_USAGE if MPI is not running or has too few threads.
  */
 static inline stead_status stead_mpi_coupling(MPI_Comm communicator,
                                               const char *part,
+                                              uint64_t timeout_ms,
                                               struct stead_coupling **coupling,
                                               struct stead_error **error) {
-    return stead_coupling_new(stead_mpi_make, &communicator, part, NULL, 0, coupling, error);
+    struct stead_mpi_within within;
+    within.communicator = &communicator;
+    within.timeout_ms = timeout_ms;
+    return stead_coupling_new(stead_mpi_make_within, &within, part, NULL, 0, timeout_ms, coupling, error);
 }
 
 /**

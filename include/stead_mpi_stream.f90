@@ -27,20 +27,27 @@ module stead_mpi_stream
         character(kind=c_char), allocatable :: all(:)
     end type
 
+    ! A communicator, and how long its ranks are waited for: stead_mpi_within of stead_mpi.h.
+    type, bind(C) :: c_within
+        type(c_ptr) :: communicator
+        integer(c_int64_t) :: timeout_ms
+    end type
+
     interface
-        integer(c_int) function c_make(communicator, fabric, why) bind(C, name='stead_mpi_make_f')
+        integer(c_int) function c_make(within, fabric, why) bind(C, name='stead_mpi_make_within_f')
             import :: c_int, c_ptr
-            type(c_ptr), value :: communicator, fabric, why
+            type(c_ptr), value :: within, fabric, why
         end function
 
-        integer(c_int) function c_coupling(make, communicator, part, dataspaces, dataspaces_count, coupling, error) &
+        integer(c_int) function c_coupling(make, within, part, dataspaces, dataspaces_count, timeout_ms, coupling, error) &
                 bind(C, name='stead_coupling_new')
-            import :: c_int, c_char, c_ptr, c_funptr, c_size_t
+            import :: c_int, c_char, c_ptr, c_funptr, c_size_t, c_int64_t
             type(c_funptr), value :: make
-            type(c_ptr), value :: communicator, error
+            type(c_ptr), value :: within, error
             character(kind=c_char), intent(in) :: part(*)
             type(c_ptr), intent(in) :: dataspaces(*)
             integer(c_size_t), value :: dataspaces_count
+            integer(c_int64_t), value :: timeout_ms
             type(c_ptr), intent(out) :: coupling
         end function
     end interface
@@ -50,14 +57,17 @@ module stead_mpi_stream
 contains
 
     ! Makes a coupling of all ranks of a communicator, each of which names its part of the job. Collective. `dataspaces` are folders such as
-    ! 'memory=/dev/shm/me', before those that are configured. stead_coupling_free of stead_stream frees it.
-    subroutine stead_mpi_coupling(communicator, part, coupling, status, dataspaces)
+    ! 'memory=/dev/shm/me', before those that are configured. All ranks are to come within `timeout_ms` milliseconds, ten minutes unless
+    ! told otherwise. stead_coupling_free of stead_stream frees it.
+    subroutine stead_mpi_coupling(communicator, part, coupling, status, dataspaces, timeout_ms)
         integer, intent(in) :: communicator
         character(*), intent(in) :: part
         type(c_ptr), intent(out) :: coupling
         integer(c_int), intent(out) :: status
         character(*), intent(in), optional :: dataspaces(:)
+        integer(c_int64_t), intent(in), optional :: timeout_ms
         integer(c_int), target :: handle
+        type(c_within), target :: within
         type(text), allocatable, target :: texts(:)
         type(c_ptr), allocatable :: places(:)
         integer :: n, i
@@ -69,8 +79,11 @@ contains
             places(i) = c_loc(texts(i)%all)
         end do
         handle = int(communicator, c_int)
-        status = c_coupling(c_funloc(c_make), c_loc(handle), trim(part) // c_null_char, places, int(n, c_size_t), coupling, &
-            c_null_ptr)
+        within%communicator = c_loc(handle)
+        within%timeout_ms = 0
+        if (present(timeout_ms)) within%timeout_ms = timeout_ms
+        status = c_coupling(c_funloc(c_make), c_loc(within), trim(part) // c_null_char, places, int(n, c_size_t), &
+            within%timeout_ms, coupling, c_null_ptr)
     end subroutine
 
     ! A communicator of the ranks of the part of this one, for the program's own messages; to be freed with MPI_COMM_FREE. Collective over

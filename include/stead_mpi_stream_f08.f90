@@ -22,14 +22,16 @@ module stead_mpi_stream_f08
 contains
 
     ! Makes a coupling of all ranks of a communicator, each of which names its part of the job. Collective. `dataspaces` are folders such as
-    ! 'memory=/dev/shm/me', before those that are configured. stead_coupling_free of stead_stream frees it.
-    subroutine stead_mpi_coupling(communicator, part, coupling, status, dataspaces)
+    ! 'memory=/dev/shm/me', before those that are configured. All ranks are to come within `timeout_ms` milliseconds, ten minutes unless
+    ! told otherwise. stead_coupling_free of stead_stream frees it.
+    subroutine stead_mpi_coupling(communicator, part, coupling, status, dataspaces, timeout_ms)
         type(MPI_Comm), intent(in) :: communicator
         character(*), intent(in) :: part
         type(c_ptr), intent(out) :: coupling
         integer(c_int), intent(out) :: status
         character(*), intent(in), optional :: dataspaces(:)
-        call couple(communicator%MPI_VAL, part, coupling, status, dataspaces)
+        integer(c_int64_t), intent(in), optional :: timeout_ms
+        call couple(communicator%MPI_VAL, part, coupling, status, dataspaces, timeout_ms)
     end subroutine
 
     ! A communicator of the ranks of the part of this one, for the program's own messages; to be freed with MPI_Comm_free. Collective over

@@ -597,9 +597,9 @@ private:
     stead::detail::handle<stead_stream_reader, &stead_stream_reader_free> handle_;
 };
 
-/// Calls a function with each step of a stream, in a thread of the library. It ends with the stream, when it goes, and when the function or
-/// the stream fails: `join` throws what has failed. After the function has thrown it is called no more, and steps are let go. It must not go
-/// within its own function.
+/// Calls a function with each step of a stream, in a thread of the library. It ends with the stream, when it goes, when no step comes within
+/// the timeout of the reader, and when the function or the stream fails: `join` throws what has failed, with for whom it was waited. After the
+/// function has thrown it is called no more, and steps are let go. It must not go within its own function.
 class subscription {
 public:
     subscription(subscription &&) noexcept = default;
@@ -609,7 +609,7 @@ public:
         const std::lock_guard<std::mutex> lock(calls_->mutex);
         return calls_->is_over;
     }
-    /// Waits until the stream has ended, and the function was called for the last time.
+    /// Waits until the function was called for the last time: the stream has ended or failed, or no step came in time.
     void join() {
         {
             std::unique_lock<std::mutex> lock(calls_->mutex);

@@ -275,6 +275,14 @@ static void steps_come_by_themselves() {
     st::subscription failed = st::reader("subscribed-fails", reads()).subscribe([](const st::step &) {});
     fail.abandon();
     CHECK(fails(stead::kind::peer, "'subscribed-fails'", [&] { failed.join(); }));
+    // Nor is a writer waited for without an end that ends no step.
+    st::writer hangs("subscribed-hangs", writes());
+    hangs.begin();
+    auto soon = reads();
+    soon.timeout = std::chrono::milliseconds(200);
+    st::subscription waits = st::reader("subscribed-hangs", soon).subscribe([](const st::step &) {});
+    CHECK(fails(stead::kind::timeout, "has not come: writer 0", [&] { waits.join(); }));
+    hangs.abandon();
     // One that nobody joins ends when it goes.
     st::writer on("subscribed-on", writes());
     { const st::subscription gone = st::reader("subscribed-on", reads()).subscribe([](const st::step &) {}); }

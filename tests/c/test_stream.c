@@ -286,7 +286,7 @@ static void waits(void) {
     w = writer("waits", &wo);
     t = field(w);
     r = reader("waits", &ro);
-    FAILS(STEAD_TIMEOUT, "step 0 of stream 'waits' is not ended: writer 0", stead_stream_reader_next(r, &step, &e));
+    FAILS(STEAD_TIMEOUT, "step 0 of stream 'waits' has not come: writer 0", stead_stream_reader_next(r, &step, &e));
     OK(stead_stream_reader_next_within(r, 1, &step, &e));
     CHECK(step == NULL && !stead_stream_reader_is_over(r));
     put(w, t);
@@ -504,8 +504,8 @@ static void wrong_arguments(void) {
     FAILS(STEAD_USAGE, "freed", stead_stream_reader_next(r, &step, &e));
     stead_stream_reader_free(r);
     /* With ranks that are there tests of MPI do it. */
-    FAILS(STEAD_PEER, "no ranks today", stead_coupling_new(no_ranks, &asked, "sim", spaces, 1, &part, &e));
-    FAILS(STEAD_USAGE, "makes a fabric", stead_coupling_new(NULL, NULL, "sim", spaces, 1, &part, &e));
+    FAILS(STEAD_PEER, "no ranks today", stead_coupling_new(no_ranks, &asked, "sim", spaces, 1, 0, &part, &e));
+    FAILS(STEAD_USAGE, "makes a fabric", stead_coupling_new(NULL, NULL, "sim", spaces, 1, 0, &part, &e));
     CHECK(asked == 1 && part == NULL);
     CHECK(stead_coupling_rank(NULL) == 0 && stead_coupling_ranks((stead_coupling *)r) == 0 && stead_coupling_part(NULL) == 0);
     CHECK(stead_coupling_member(NULL, 0) == 0 && stead_coupling_member((stead_coupling *)r, UINT64_MAX) == 0);
@@ -521,13 +521,16 @@ static void wrong_arguments(void) {
 static struct {
     uint64_t steps[8];
     int n, ended, failed;
+    char why[512];
 } called;
 
 static void call(stead_stream_step *step, stead_error *error, void *user) {
     CHECK(user == &called && called.n < 8);
     if (step) called.steps[called.n++] = stead_stream_step_number(step);
-    else if (error) called.failed = stead_error_kind(error) == STEAD_PEER;
-    else called.ended = 1;
+    else if (error) {
+        called.failed = (int)stead_error_kind(error);
+        snprintf(called.why, sizeof called.why, "%s", stead_error_message(error));
+    } else called.ended = 1;
     stead_stream_step_free(step);
     stead_error_free(error);
 }
@@ -595,6 +598,19 @@ static void comes(void) {
     CHECK(stead_stream_subscription_is_over(s));
     stead_stream_subscription_free(s);
     stead_stream_subscription_free(NULL);
+    /* Of a writer that ends no step. */
+    memset(&called, 0, sizeof called);
+    wo = writes();
+    w = writer("hangs", &wo);
+    OK(stead_stream_writer_begin(w, NULL, &e));
+    ro.timeout_ms = 200;
+    r = reader("hangs", &ro);
+    OK(stead_stream_subscribe(r, call, &called, &s, &e));
+    OK(stead_stream_subscription_join(s, &e));
+    CHECK(called.n == 0 && !called.ended && called.failed == STEAD_TIMEOUT);
+    CHECK(strstr(called.why, "step 0 of stream 'hangs' has not come: writer 0"));
+    OK(stead_stream_writer_abandon(w, &e));
+    stead_stream_remove(spaces, 1, "hangs", true, NULL);
 }
 
 /* In memory: `test_stream FOLDER`. */

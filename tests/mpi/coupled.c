@@ -112,9 +112,9 @@ int main(int argc, char **argv) {
         /* Hosts of a lab have a /dev/shm of their own. */
         mkdir(argv[2], 0700);
         mkdir(strchr(given, '=') + 1, 0700);
-        MUST(stead_coupling_new(stead_mpi_make, &(MPI_Comm){MPI_COMM_WORLD}, name, spaces, 1, &part, NULL));
+        MUST(stead_coupling_new(stead_mpi_make, &(MPI_Comm){MPI_COMM_WORLD}, name, spaces, 1, 60000, &part, NULL));
     } else {
-        MUST(stead_mpi_coupling(MPI_COMM_WORLD, name, &part, NULL));
+        MUST(stead_mpi_coupling(MPI_COMM_WORLD, name, 0, &part, NULL));
     }
     if (stead_mpi_part(MPI_COMM_WORLD, part, &own) != MPI_SUCCESS) wrong("no communicator");
     MPI_Comm_size(own, &ranks);

@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
     if (argc < 2 || level != MPI_THREAD_MULTIPLE) MPI_Abort(MPI_COMM_WORLD, 2);
     const bool is_sim = rank < std::atoi(argv[1]);
     stead_coupling *part = nullptr;
-    if (stead_mpi_coupling(MPI_COMM_WORLD, is_sim ? "sim" : "analysis", &part, nullptr) != STEAD_OK) wrong(stead_last_message());
+    if (stead_mpi_coupling(MPI_COMM_WORLD, is_sim ? "sim" : "analysis", 60000, &part, nullptr) != STEAD_OK) wrong(stead_last_message());
     try {
         if (is_sim) writes(part);
         else reads(part);

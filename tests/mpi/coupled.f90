@@ -39,7 +39,7 @@ program coupled
         write (places(2), '(2a)') 'memory=', trim(text)
         ! Hosts of a lab have a /dev/shm of their own.
         call execute_command_line('mkdir -p ''' // trim(text) // '''')
-        call stead_mpi_coupling(MPI_COMM_WORLD, name, part, status, places)
+        call stead_mpi_coupling(MPI_COMM_WORLD, name, part, status, places, timeout_ms=wait)
     end if
     call must(status)
     call stead_mpi_part(MPI_COMM_WORLD, part, own, ierror)

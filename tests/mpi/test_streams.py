@@ -360,3 +360,37 @@ except stead.Error as e:
     assert said[0].startswith("0 PeerError"), said
     assert "rank 1" in said[0] and "cannot take part" in said[0], said
     assert said[1].startswith("1 UsageError 'a part' is no name"), said
+
+
+def test_a_rank_that_does_not_come_to_be_coupled_is_not_waited_for_for_ever(mpi, env, base):  # noqa: F811
+    """MPI itself would wait for it without an end. It comes when the others have given it up, and is told so."""
+    program = """
+import os, sys, time
+from pathlib import Path
+import stead
+from mpi4py import MPI
+
+base, world = Path(sys.argv[1]), MPI.COMM_WORLD
+
+def wait_for(others):
+    until = time.monotonic() + 120
+    while not all((base / f"told{rank}").exists() for rank in others) and time.monotonic() < until:
+        time.sleep(0.01)
+
+if world.rank == 1:
+    wait_for((0, 2))
+try:
+    stead.couple(world, "sim", timeout=2, dataspaces={"memory": base / "memory"})
+    said = "coupled"
+except stead.TimedOutError as e:
+    said = str(e).splitlines()[0]
+(base / f"said{world.rank}").write_text(said)
+(base / f"told{world.rank}").touch()
+wait_for(range(world.size))
+# MPI does not end without what was begun.
+os._exit(0)
+"""
+    (base / "memory").mkdir()
+    run([*launch(mpi, 3), sys.executable, "-c", program, base], env, expect=None)
+    for rank in range(3):
+        assert (base / f"said{rank}").read_text() == "not all of 3 ranks of the communicator have come within 2 s"

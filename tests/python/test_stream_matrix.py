@@ -44,6 +44,15 @@ def test_readers_that_are_behind_have_all_steps(words):
     assert code == 0 and ", 0 dropped" in said, said
 
 
+def test_ranks_that_may_miss_steps_miss_the_same():
+    words = ["--writers", "2", "--readers", "3:columns:drop", "--readers", "2:all:drop", "--shape", "60x50"]
+    code, said = run(*words, "--steps", "300", "--queue", "1", "--slow", "4")
+    assert code == 0 and ", 0 wrong" in said, said
+    # One of them is killed, and the others go on.
+    code, said = run(*words, "--steps", "300", "--slow", "4", "--pace", "1", "--kill", "group0:1:5")
+    assert code == 0 and "kill group0 1 at step 5" in said, said
+
+
 def test_a_writer_that_is_killed_is_named():
     # Of so many steps that it does not end before it is seen to have come to the fifth.
     code, said = run("--writers", "3", "--readers", "2", "--steps", "2000", "--kill", "writer:1:5", "--pace", "5")
@@ -148,6 +157,13 @@ def test_what_is_not_told_is_found():
         told("is given step 2 after 0, and told of 0 dropped ones", right)
         reader[2]["dropped"] = 1
         told("which is waited for, has missed 1 steps before 2", right)
+        right, reader = job()
+        right.case.groups[0].behind = "drop"
+        assert right.judge() == []
+        # The others have missed none.
+        del reader[2]
+        reader[2]["dropped"] = 1
+        told("group0 1 (drop) is given steps [1, 2] after 1 of them, and group0 0 steps [2]", right)
         right, reader = job()
         del reader[3]
         told("has had steps up to 1, and 3 are complete", right)

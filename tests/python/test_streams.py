@@ -565,7 +565,7 @@ def test_a_very_step_can_be_waited_for(space):
         assert next(r).number == 3
         with pytest.raises(stead.NotFoundError, match="no variable 'U' is in step 1"):
             r.wait_for("U", 1)
-        with pytest.raises(stead.TimedOutError, match="step 5 of stream 'exact' is not ended: writer 0"):
+        with pytest.raises(stead.TimedOutError, match="step 5 of stream 'exact' has not come: writer 0"):
             r.wait_for("T", 5, timeout=0.1)
         w.close()
         with pytest.raises(stead.NotFoundError, match="has ended before step 5"):

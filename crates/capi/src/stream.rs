@@ -26,7 +26,8 @@ pub type stead_stream_behind = c_int;
 
 /// They wait for it.
 pub const STEAD_STREAM_BLOCK: stead_stream_behind = 0;
-/// They go on: steps go that the group has not had, and it is told how many.
+/// They go on: steps go that the group has not had, and it is told how many. All of its ranks are given the same ones, and none is further
+/// ahead of the others than the `queue` of the stream.
 pub const STEAD_STREAM_DROP: stead_stream_behind = 1;
 /// They go on, and the group has all steps: those for which there is no room in memory it reads from files. The stream is written with
 /// `spill` or `persist`.

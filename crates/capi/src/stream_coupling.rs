@@ -6,10 +6,11 @@ use crate::stream;
 use crate::table::{self, Object};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
-use stead::Result;
+use std::time::Duration;
 use stead::fabric::Fabric;
 use stead::fabric::foreign::{self, stead_make_fabric_fn};
 use stead::stream::Coupling;
+use stead::{Result, limits};
 
 /// Programs on several nodes whose streams reach each other: ranks of one job, each of which is of a part, such as the simulation or the
 /// analysis. Made by stead_coupling_new, freed with stead_coupling_free.
@@ -37,12 +38,14 @@ pub fn optional(coupling: *const stead_coupling) -> Result<Option<Arc<Coupling>>
 /// the name of the part that it is of: letters, digits, '.', '-' and '_'. All ranks of a part write a stream together, or read it, in their
 /// order. With MPI, stead_mpi_coupling of stead_mpi.h is simpler.
 ///
+/// All ranks are to come within `timeout_ms` milliseconds after the fabric was made, or ten minutes if it is 0.
+///
 /// `dataspaces` are folders of dataspaces such as "memory=/dev/shm/me", before those that are configured: streams lie in "memory".
 ///
 /// A thread answers readers of other nodes, until no rank has a coupling any more; a rank may free its own before others do.
 ///
-/// Errors: STEAD_USAGE for a name that is none; STEAD_PERMISSION if the folder of streams is not private to this user; STEAD_PEER if
-/// another rank fails, or is gone; those of `make`.
+/// Errors: STEAD_USAGE for a name that is none; STEAD_PERMISSION if the folder of streams is not private to this user; STEAD_TIMEOUT if
+/// a rank has not come, with its number; STEAD_PEER if another rank fails, or is gone; those of `make`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_coupling_new(
     make: stead_make_fabric_fn,
@@ -50,11 +53,13 @@ pub unsafe extern "C" fn stead_coupling_new(
     part: *const c_char,
     dataspaces: *const *const c_char,
     dataspaces_count: usize,
+    timeout_ms: u64,
     coupling: *mut *mut stead_coupling,
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| {
         let out = c.out_handle(coupling, "place for the coupling");
+        let timeout = stream::time(timeout_ms, Duration::from_secs(limits::PEER_DEADLINE_S));
         // SAFETY: the caller keeps what the header says of the function.
         let fabric: Arc<dyn Fabric> = Arc::new(unsafe { foreign::make(make, data)? });
         // Others are in the same call, and hear of what is wrong here.
@@ -64,11 +69,11 @@ pub unsafe extern "C" fn stead_coupling_new(
         });
         match given {
             Ok((out, part, spaces)) => {
-                let made = Coupling::new(fabric, part, &spaces)?;
+                let made = Coupling::new(fabric, part, &spaces, timeout)?;
                 out.put(table::insert(CouplingFace(made)));
                 Ok(())
             }
-            Err(e) => Err(Coupling::refuse(&*fabric, e)),
+            Err(e) => Err(Coupling::refuse(&*fabric, timeout, e)),
         }
     })
 }

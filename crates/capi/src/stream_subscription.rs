@@ -12,7 +12,7 @@ use stead::{Error, Result};
 
 /// Called with each step of a subscription, in a thread of the library: `step` is the function's, to be freed with stead_stream_step_free. At
 /// last it is called with NULL, and with NULL for `error` too if the stream has ended, else with the error that ends it, which it frees with
-/// stead_error_free.
+/// stead_error_free: that of stead_stream_reader_next, STEAD_TIMEOUT too.
 pub type stead_stream_call_fn = Option<
     unsafe extern "C" fn(step: *mut stead_stream_step, error: *mut stead_error, user: *mut c_void),
 >;
@@ -44,6 +44,9 @@ impl User {
 
 /// Has a thread call a function with each step that comes, one after the other. Steps wait for it as for any reader. The reader is the
 /// subscription's: the handle is none any more, also after an error, but for a `call` or a `subscription` that is NULL.
+///
+/// It ends with the stream, with an error of it, and when no step comes within the `timeout_ms` that the reader was opened with: the
+/// function is told for whom it was waited.
 ///
 /// Errors: STEAD_USAGE for what is no reader; those of the system if there is no thread.
 #[unsafe(no_mangle)]
@@ -84,7 +87,8 @@ pub unsafe extern "C" fn stead_stream_subscription_is_over(
     })
 }
 
-/// Waits until the stream has ended, and the function was called for the last time. The handle is none any more.
+/// Waits until the function was called for the last time: the stream has ended or failed, or no step came in time. The handle is none any
+/// more.
 ///
 /// Errors: STEAD_USAGE for what is no subscription.
 #[unsafe(no_mangle)]

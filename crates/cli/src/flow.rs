@@ -53,10 +53,11 @@ fn run(a: &FlowRunArgs, fabric: Option<&Arc<dyn Fabric>>) -> Result<()> {
         let done = signals::watch(&cancel, false)?;
         Ok((flow, dataspaces()?, cancel, done))
     };
+    let timeout = Duration::from_secs(a.timeout);
     let (flow, spaces, cancel, done) = match (prepare(), fabric) {
         (Ok(prepared), _) => prepared,
         (Err(e), None) => return Err(e),
-        (Err(e), Some(fabric)) => return Err(Coupling::refuse(&**fabric, e)),
+        (Err(e), Some(fabric)) => return Err(Coupling::refuse(&**fabric, timeout, e)),
     };
     let options = Options {
         spaces,
@@ -65,7 +66,7 @@ fn run(a: &FlowRunArgs, fabric: Option<&Arc<dyn Fabric>>) -> Result<()> {
         steps: a.steps,
         threads: a.threads,
         memory: a.memory,
-        timeout: Duration::from_secs(a.timeout),
+        timeout,
         stop: cancel.into(),
         nodes: StreamNodes::usual(),
         ..Options::default()
@@ -73,7 +74,7 @@ fn run(a: &FlowRunArgs, fabric: Option<&Arc<dyn Fabric>>) -> Result<()> {
     let (report, first) = match fabric {
         None => (flow.run(&options)?, true),
         Some(fabric) => {
-            let coupling = Coupling::new(fabric.clone(), "flow", &options.spaces)?;
+            let coupling = Coupling::new(fabric.clone(), "flow", &options.spaces, timeout)?;
             // Where daemons are a pool, what is read may be on any of its nodes.
             let is_apart = match &options.nodes {
                 Some(nodes) => {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use stead_core::layout::Spaces;
 use stead_core::units::format_size;
 use stead_core::{Bounds, Cancel, Error, Result, limits};
-use stead_stream::{Behind, Coupling, Nodes, Read, Reader, Step, Stop, Writer, Written, covered};
+use stead_stream::{Coupling, Nodes, Read, Reader, Step, Stop, Writer, Written, covered};
 
 /// Functions of a program, by the names that graphs have for them.
 pub type Functions = BTreeMap<String, Function>;
@@ -134,23 +134,11 @@ impl Flow {
     /// Runs until one of the streams that are read has ended. Readers of what it writes then see an end, too; of what fails they are told.
     ///
     /// # Errors
-    /// Those of streams; `Usage` for variables that a node cannot work on, and for several ranks where steps may be missed; `Limit`; those of
-    /// functions. `Cancelled` if it was stopped.
+    /// Those of streams; `Usage` for variables that a node cannot work on; `Limit`; those of functions. `Cancelled` if it was stopped.
     pub fn run(&self, options: &Options) -> Result<Report> {
         if options.rank >= options.ranks {
             let (rank, ranks) = (options.rank, options.ranks);
             return Err(Error::usage(format!("rank {rank} of {ranks}; they count from 0 on")));
-        }
-        let drops = self.checked.reads.iter().find(|read| read.behind == Behind::Drop);
-        if let (Some(read), 2..) = (drops, options.ranks) {
-            let stream = &read.stream;
-            let message = format!(
-                "{} ranks cannot share a flow that may miss steps of '{stream}': each would miss others, and what they write together be of different ones",
-                options.ranks
-            );
-            return Err(
-                Error::usage(message).with_hint("run it by one rank, or without behind = \"drop\"")
-            );
         }
         let (mut outputs, mut ranks) = (Vec::new(), None);
         let done = self.with(options, &mut outputs, &mut ranks);

@@ -101,7 +101,8 @@ fn couple(parts: &[(&'static str, usize)], work: impl Fn(&'static str, Arc<Coupl
             let work = &work;
             scope.spawn(move || {
                 let fabric: Arc<dyn Fabric> = Arc::new(fabric);
-                work(part, Coupling::new(fabric, part, &spaces).unwrap());
+                let timeout = Duration::from_secs(60);
+                work(part, Coupling::new(fabric, part, &spaces, timeout).unwrap());
             });
         }
     });

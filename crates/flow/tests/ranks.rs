@@ -7,7 +7,7 @@ mod common;
 use common::{Place, Step, numbers, variable};
 use std::sync::{Arc, Mutex};
 use stead_core::{Bounds, DType, Error, Kind};
-use stead_flow::{Flow, Functions, Graph, Options};
+use stead_flow::{Flow, Functions, Graph};
 use stead_kernel::exact::ExactSum;
 use stead_stream::{Attribute, Reader, Writer, Written, covered};
 
@@ -383,11 +383,57 @@ fn steps_are_those_of_the_source_and_not_of_the_flow() {
 }
 
 #[test]
-fn several_ranks_share_no_flow_that_may_miss_steps() {
+fn ranks_of_a_flow_that_may_miss_steps_miss_the_same() {
+    const STEPS: u64 = 120;
+    const TEXT: &str = r#"
+[read.sim]
+behind = "drop"
+[node.slow]
+op = "map"
+of = "sim.T"
+function = "slow"
+elementwise = true
+[node.total]
+op = "reduce"
+of = "slow"
+how = "sum"
+[node.pair]
+op = "window"
+of = "total"
+steps = 2
+[write.out]
+variables = { T = "slow", total = "total" }
+[write.pairs]
+variables = { pair = "pair" }
+"#;
     let place = Place::new();
-    let graph = "[read.sim]\nbehind = \"drop\"\n[write.out]\nvariables = { T = \"sim.T\" }\n";
-    let flow = Flow::new(&Graph::parse(graph).unwrap(), Functions::new()).unwrap();
-    let e = flow.run(&Options { rank: 1, ranks: 2, ..place.options() }).unwrap_err();
-    assert_eq!(e.kind(), Kind::Usage);
-    assert!(e.to_string().contains("may miss steps of 'sim'"), "{e}");
+    let step =
+        |n: u64| Step::from([variable("T", DType::U8, &[N as u64], &[], &vec![n as f64; N])]);
+    let steps: Vec<Step> = (0..STEPS).map(step).collect();
+    let mut functions = Functions::new();
+    functions.insert(
+        "slow".into(),
+        Arc::new(|given, wanted, to| {
+            // Some ranks are slower than others, and all of them than the writers.
+            let time = if wanted.bounds.start()[0] == 0 { 4 } else { 1 };
+            std::thread::sleep(std::time::Duration::from_millis(time));
+            to.copy_from_slice(given[0].bytes());
+            Ok(())
+        }),
+    );
+    for ranks in [2, 3] {
+        let (report, had) = place.run(TEXT, &functions, &steps, (2, ranks));
+        let report = report.unwrap();
+        assert_eq!(report.steps + report.dropped, STEPS);
+        let totals: Vec<f64> = had["out"].iter().map(|out| numbers(&out["total"])[0]).collect();
+        for (out, total) in had["out"].iter().zip(&totals) {
+            let all = numbers(&out["T"]);
+            assert!(all.iter().all(|x| *x == all[0]), "parts of several steps are one");
+            assert_eq!(*total, all[0] * N as f64);
+        }
+        assert!(totals.len() as u64 == report.steps && totals.is_sorted_by(|a, b| a < b));
+        assert_eq!(totals.last(), Some(&((STEPS - 1) as f64 * N as f64)));
+        let pairs: Vec<Vec<f64>> = had["pairs"].iter().map(|out| numbers(&out["pair"])).collect();
+        assert_eq!(pairs, totals.windows(2).map(<[f64]>::to_vec).collect::<Vec<_>>());
+    }
 }

@@ -23,42 +23,71 @@ pub unsafe extern "C" fn stead_mpi_make(
     why: *mut c_char,
 ) -> c_int {
     // SAFETY: the caller gives the address of a communicator, and the places.
-    unsafe { make(fabric, why, communicator.cast(), Ok) }
+    unsafe { make(fabric, why, &Within { communicator, timeout_ms: 0 }, Ok) }
 }
 
-/// The same of a communicator of Fortran: `communicator` points to its handle, an integer.
+/// What a fabric is made of within a time: `stead_mpi_within` of the header.
+#[repr(C)]
+pub struct Within {
+    /// The address of a communicator, or of a handle of Fortran.
+    communicator: *mut c_void,
+    /// Milliseconds within which all ranks are to come; 0 for those that are usual.
+    timeout_ms: u64,
+}
+
+/// As `stead_mpi_make`, within a time.
 ///
 /// # Safety
-/// As for `stead_mpi_make`, but for that.
+/// `within` points to a stead_mpi_within with the address of a communicator, and `fabric` to room for a stead_fabric.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn stead_mpi_make_f(
-    communicator: *mut c_void,
+pub unsafe extern "C" fn stead_mpi_make_within(
+    within: *mut c_void,
     fabric: *mut Functions,
     why: *mut c_char,
 ) -> c_int {
-    // SAFETY: the caller gives the address of a handle, and the places.
-    unsafe { make(fabric, why, communicator.cast(), stead_mpi::of_fortran) }
+    // SAFETY: the caller gives the address of such a record, and the places.
+    unsafe { make(fabric, why, within.cast(), Ok) }
 }
 
-/// Makes a fabric of the communicator that a handle is, which `communicator` points to.
+/// The same of a communicator of Fortran: its handle, an integer.
+///
+/// # Safety
+/// As for `stead_mpi_make_within`, but for that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_mpi_make_within_f(
+    within: *mut c_void,
+    fabric: *mut Functions,
+    why: *mut c_char,
+) -> c_int {
+    // SAFETY: the caller gives the address of such a record, and the places.
+    unsafe { make(fabric, why, within.cast(), stead_mpi::of_fortran) }
+}
+
+/// Makes a fabric of the communicator that a handle is, to which the record points.
 unsafe fn make<H: Copy>(
     fabric: *mut Functions,
     why: *mut c_char,
-    communicator: *const H,
+    within: *const Within,
     of: fn(H) -> Result<MPI_Comm, Error>,
 ) -> c_int {
     // A handle is copied, and nothing else is shared.
     let made = catch_unwind(AssertUnwindSafe(|| {
-        if communicator.is_null() || fabric.is_null() {
+        // SAFETY: NULL, or the address of a record, as the caller promises.
+        let within = unsafe { within.as_ref() };
+        let given = within.filter(|within| !within.communicator.is_null() && !fabric.is_null());
+        let Some(Within { communicator, timeout_ms }) = given else {
             return Err(Error::usage("no communicator, or no place for the fabric"));
-        }
+        };
         let mut options = Options::default();
         let silence = std::env::var("STEAD_PEER_SILENCE_S").ok().and_then(|s| s.parse().ok());
         if let Some(seconds) = silence.filter(|s| *s > 0) {
             options.silence = Duration::from_secs(seconds);
         }
+        if *timeout_ms > 0 {
+            options.meeting = Duration::from_millis(*timeout_ms);
+        }
         // SAFETY: it is not NULL, and the caller promises the rest.
-        Mpi::of(of(unsafe { *communicator })?, options)
+        Mpi::of(of(unsafe { *communicator.cast::<H>() })?, options)
     }));
     let made = made.unwrap_or_else(|_| Err(Error::internal("a panic was caught")));
     match made {

@@ -17,7 +17,8 @@
 //!
 //! **Failure.** Each return code is looked at. A rank that somebody waits for and that answers nothing, not even its
 //! progress thread, is taken for gone after `Options::silence`, and everything that waits for it fails with kind
-//! `Peer`. Whether MPI itself lets a job live on after a rank has died is MPI's to decide: `mpirun` of Open MPI ends all
+//! `Peer`. A rank that does not come to where a fabric is made is waited for no longer than `Options::meeting`; MPI does not tell which
+//! one that is. Whether MPI itself lets a job live on after a rank has died is MPI's to decide: `mpirun` of Open MPI ends all
 //! of it unless told otherwise (`--enable-recovery`).
 //!
 //! **Sizes** are 64-bit; messages over 1 GiB travel in pieces.

@@ -21,6 +21,8 @@ pub struct Options {
     pub deadline: Duration,
     /// For a sign of life of a rank that somebody waits for, before it is taken for gone.
     pub silence: Duration,
+    /// For all ranks of a communicator to come to where a fabric is made of it.
+    pub meeting: Duration,
 }
 
 impl Default for Options {
@@ -28,6 +30,7 @@ impl Default for Options {
         Options {
             deadline: Duration::from_secs(limits::PEER_DEADLINE_S),
             silence: Duration::from_secs(limits::PEER_SILENCE_S),
+            meeting: Duration::from_secs(limits::PEER_DEADLINE_S),
         }
     }
 }
@@ -124,12 +127,12 @@ impl Drop for End {
 }
 
 impl Mpi {
-    /// Over the ranks of a communicator, of which it makes one of its own. Collective: all ranks of it call this, and
-    /// MPI waits for them in its own way. Takes a thread.
+    /// Over the ranks of a communicator, of which it makes one of its own. Collective: all ranks of it call this. Takes a thread.
     ///
     /// # Errors
     /// `Usage` if MPI is not running or was not initialised with `MPI_THREAD_MULTIPLE`, or the communicator is null or between
-    /// two groups; `Peer` if MPI fails.
+    /// two groups; `Timeout` if not all ranks have come in time: MPI tells nobody which, and what is collective can be done with the
+    /// communicator by nobody any more; `Peer` if MPI fails.
     pub fn new(communicator: MPI_Comm, options: Options) -> Result<Mpi> {
         let hooked = raw::at_finalize(end_all);
         let (give, come) = mpsc::sync_channel::<(Progress, End)>(1);
@@ -142,6 +145,7 @@ impl Mpi {
             })
             .map_err(|e| Error::io("start a thread for", "MPI", e));
         let ready = hooked.and(thread);
+        raw::meet(communicator, options.meeting)?;
         let comm = Comm::like(communicator)?;
         let (rank, size) = comm.rank_and_size()?;
         let first = comm.first_of_node()?;
@@ -192,7 +196,7 @@ impl Mpi {
         // All have made the same calls, but one may have failed, or have taken another one for gone.
         let kept = raw::kept(communicator)?.filter(|kept| kept.is_whole());
         let next = kept.as_ref().map_or(0, |kept| kept.post.boxes.next());
-        let (all, channel) = raw::agree(communicator, kept.is_some(), next)?;
+        let (all, channel) = raw::agree(communicator, kept.is_some(), next, options.meeting)?;
         if let Some(kept) = kept.filter(|_| all) {
             return Ok(Mpi::on(kept, channel));
         }

@@ -2,12 +2,14 @@
 //!
 //! The bindings are those of rsmpi. Its safe layer is not used: it drops return codes and counts in 32 bits.
 
+use crate::clock;
 use crate::ranks::Ranks;
 use mpi_sys as ffi;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
-use stead_core::{Error, Kind, Result};
+use std::time::Duration;
+use stead_core::{Error, Kind, Result, limits};
 
 pub use ffi::MPI_Comm;
 
@@ -249,23 +251,79 @@ pub(crate) fn keep(theirs: MPI_Comm, fabric: Arc<Ranks>) -> Result<()> {
     })
 }
 
-/// The least of what all ranks of a communicator say, for each of some numbers. Collective.
-fn least<const N: usize>(of: MPI_Comm, mine: [i64; N]) -> Result<[i64; N]> {
-    let mut all = mine;
-    // SAFETY: a communicator, as the caller answers for; both places have so many numbers.
+/// Ranks that have come together say something once more within this time.
+const TOGETHER: Duration = Duration::from_secs(limits::PEER_DEADLINE_S);
+/// How long it is slept at first, and at last, between two looks whether all ranks have come.
+const SOON: Duration = Duration::from_micros(20);
+const LATER: Duration = Duration::from_millis(2);
+
+/// The least of what all ranks of a communicator say, for each of some numbers, when they have come within this time. Collective.
+fn least<const N: usize>(of: MPI_Comm, mine: [i64; N], within: Duration) -> Result<[i64; N]> {
+    let (until, count) = (clock::after(within), int(N)?);
+    // MPI has both until all have come, which may be never.
+    let places = Box::into_raw(Box::new([mine; 2]));
+    // SAFETY: a constant of the shim.
+    let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+    // SAFETY: a communicator, as the caller answers for; both places have so many numbers, and stay until it is done.
     let code = unsafe {
         let (kind, least) = (ffi::RSMPI_INT64_T, ffi::RSMPI_MIN);
-        ffi::MPI_Allreduce(mine.as_ptr().cast(), all.as_mut_ptr().cast(), int(N)?, kind, least, of)
+        let (from, to) = (&raw const (*places)[0], &raw mut (*places)[1]);
+        ffi::MPI_Iallreduce(from.cast(), to.cast(), count, kind, least, of, &mut request)
     };
     check(code, "ask all ranks")?;
-    Ok(all)
+    let mut pause = SOON;
+    loop {
+        let mut done = 0;
+        // SAFETY: a request that was begun and not yet found done; statuses are not asked for.
+        let code = unsafe { ffi::MPI_Test(&mut request, &mut done, ffi::RSMPI_STATUS_IGNORE) };
+        check(code, "hear from all ranks")?;
+        if done != 0 {
+            // SAFETY: made above, and MPI is done with it.
+            return Ok(unsafe { Box::from_raw(places) }[1]);
+        }
+        if clock::now() >= until {
+            // What was begun cannot be taken back: the places are MPI's from now on.
+            return Err(not_come(of, within));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LATER);
+    }
+}
+
+/// That some ranks of a communicator have not come. MPI tells nobody which.
+fn not_come(of: MPI_Comm, within: Duration) -> Error {
+    let mut size = 0;
+    // SAFETY: a communicator, as the caller answers for, and a valid place.
+    let asked = unsafe { ffi::MPI_Comm_size(of, &mut size) };
+    let size = if asked == 0 { size.to_string() } else { "the".to_owned() };
+    let seconds = within.as_secs_f64();
+    let message =
+        format!("not all of {size} ranks of the communicator have come within {seconds} s");
+    Error::new(Kind::Timeout, message).with_hint(
+        "all of them make the same calls: see which one is stopped or waits for something else, or give a longer timeout",
+    )
 }
 
 /// True if all ranks of a communicator say so, and the largest number that one of them gives. Collective.
-pub(crate) fn agree(of: MPI_Comm, mine: bool, number: u64) -> Result<(bool, u64)> {
+pub(crate) fn agree(
+    of: MPI_Comm,
+    mine: bool,
+    number: u64,
+    within: Duration,
+) -> Result<(bool, u64)> {
     let number = i64::try_from(number).map_err(|_| Error::limit("no numbers are left"))?;
-    let [all, number] = least(of, [i64::from(mine), -number])?;
+    let [all, number] = least(of, [i64::from(mine), -number], within)?;
     Ok((all != 0, number.unsigned_abs()))
+}
+
+/// Waits until all ranks of a communicator have come to where MPI waits for them without an end. Collective.
+///
+/// # Errors
+/// `Timeout`.
+pub(crate) fn meet(of: MPI_Comm, within: Duration) -> Result<()> {
+    usable(of)?;
+    // Whoever comes when others have given up finds the first time complete, perhaps, and the second time never.
+    (0..2).try_for_each(|_| least(of, [1], within).map(|_| ()))
 }
 
 /// Who is in a collective call of a communicator.
@@ -357,7 +415,8 @@ impl Comm {
 
     /// True if all ranks say so. Collective.
     pub(crate) fn all(&self, mine: bool) -> Result<bool> {
-        Ok(least(self.0, [i64::from(mine)])? != [0])
+        // They are in what follows this, so that they come soon, or MPI fails.
+        Ok(least(self.0, [i64::from(mine)], TOGETHER)? != [0])
     }
 
     /// The least rank of those that share memory with this one. Collective.

@@ -3,7 +3,7 @@
 use crate::errors::raise;
 use crate::fork;
 use crate::ranks::fabric;
-use crate::stream::{let_go, spaces, unlocked};
+use crate::stream::{let_go, patience, spaces, unlocked};
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 use stead::Error;
@@ -34,7 +34,7 @@ impl Coupling {
 
 #[pymethods]
 impl Coupling {
-    /// All ranks of a communicator make it. `maker` and `data` are addresses, of which `stead._mpi` knows.
+    /// All ranks of a communicator make it, and come within the time. `maker` and `data` are addresses, of which `stead._mpi` knows.
     #[new]
     fn new(
         py: Python<'_>,
@@ -42,12 +42,14 @@ impl Coupling {
         data: usize,
         part: &str,
         given: Vec<String>,
+        timeout: f64,
     ) -> PyResult<Coupling> {
+        let timeout = patience(timeout)?;
         let make = || {
             let fabric: Arc<dyn Fabric> = Arc::new(fabric(maker, data)?);
             match spaces(&given) {
-                Ok(spaces) => stead::stream::Coupling::new(fabric, part, &spaces),
-                Err(e) => Err(stead::stream::Coupling::refuse(&*fabric, e)),
+                Ok(spaces) => stead::stream::Coupling::new(fabric, part, &spaces, timeout),
+                Err(e) => Err(stead::stream::Coupling::refuse(&*fabric, timeout, e)),
             }
         };
         let made = unlocked(py, make)?;

@@ -44,7 +44,8 @@ pub fn fabric(maker: usize, data: usize) -> stead::Result<Foreign> {
     if data == 0 {
         return Err(Error::usage("there is no communicator"));
     }
-    // SAFETY: the package gives the address of `stead_mpi_make`, which has this type, or 0, and of a communicator.
+    // SAFETY: the package gives the address of `stead_mpi_make` and of a communicator, or of `stead_mpi_make_within` and of what that takes,
+    // which lives as long as this call; both have this type. Or it gives 0.
     unsafe {
         let make = std::mem::transmute::<usize, stead_make_fabric_fn>(maker);
         foreign::make(make, data as *mut c_void)

@@ -93,7 +93,10 @@ fn spaces_of(given: &[String], is_coupled: bool) -> Result<Spaces> {
 }
 
 /// A time to wait for.
-fn patience(given: f64) -> PyResult<Duration> {
+///
+/// # Errors
+/// `ValueError` for NaN.
+pub fn patience(given: f64) -> PyResult<Duration> {
     Ok(seconds(Some(given), "timeout")?.unwrap_or_default())
 }
 

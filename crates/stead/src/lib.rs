@@ -1,10 +1,10 @@
 //! stead: keep the data home; send the work.
 //!
-//! One public surface over the rooms of the house. *Run*: analysis kernels over
+//! One public surface over the rooms of the house. It does four jobs. *Run*: analysis kernels over
 //! files where they lie, in one pass, on all cores, in bounded memory. *Read*: sessions from which thousands
 //! of tasks read a file in parallel ([`read`]). *Stage*: files and trees of them move between tiers of storage, and lose nothing whatever
-//! happens ([`stage`]), also by a daemon of the node ([`daemon`]). *Couple*: programs hand arrays to each other ([`stream`]), by way of
-//! operators ([`flow`]).
+//! happens ([`stage`]), by the program itself or by the daemon of the node ([`daemon`]). *Couple*: programs hand arrays to each other in
+//! memory, step by step ([`stream`]), and what is small is computed of them on the way ([`flow`]).
 //!
 //! ```
 //! # fn main() -> stead::Result<()> {
@@ -23,7 +23,8 @@
 //! # }
 //! ```
 //!
-//! Runs and reads work on many nodes, over any [`fabric::Fabric`]: [`run_on`], [`read::ranks`].
+//! All of them work on many nodes, over any [`fabric::Fabric`] ([`run_on`], [`read::ranks`], [`stream::Coupling`]) or by daemons that
+//! are a pool.
 //!
 //! Files may lie in stripes on many nodes ([`layout`]). Ranks that are elsewhere ask for work where the data are ([`offload`]).
 
@@ -253,7 +254,10 @@ pub mod read {
     };
 }
 
-/// Streams: programs of one node hand arrays to each other in memory, step by step.
+/// Streams: programs hand arrays to each other in memory, step by step, on one node or on several.
+///
+/// What a program takes from its surroundings it says: `spaces` are [`dataspaces`](stream::dataspaces), and a reader has streams of other
+/// nodes of a pool of daemons with `nodes: StreamNodes::usual()` ([`StreamNodes`](daemon::StreamNodes)).
 ///
 /// ```
 /// use stead::stream::{Bounds, DType, Definition, Read, Reader, Writer, Written};

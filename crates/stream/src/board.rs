@@ -11,8 +11,10 @@
 //!
 //! A *group* is there while one of its ranks is, and until all of them have come and gone: a rank that comes late finds what the first one
 //! has found, also of a stream that is over. Those who have not come are waited for no longer, when all who have are gone, if one of these has
-//! ended without a word, or the time is over that the first one has given.
+//! ended without a word, or the time is over that the first one has given. Ranks of a group that may miss steps are given the
+//! [same ones](alike).
 
+mod alike;
 mod counts;
 mod groups;
 mod had;
@@ -30,14 +32,14 @@ use crate::words::Words;
 use had::READER;
 use stead_core::limits;
 
-pub(crate) use counts::{Elsewhere, Members, process};
+pub(crate) use counts::{Elsewhere, Members};
 pub(crate) use groups::{From, Group, Rule};
 pub(crate) use lock::Guard;
 pub(crate) use seats::{Needed, Reader, Seat, Standing, Taken};
 pub(crate) use steps::{Begun, Entry, Full, Next};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"stead\0st");
-const VERSION: u64 = 7;
+const VERSION: u64 = 8;
 
 /// Words of the head.
 const HEAD: usize = 32;

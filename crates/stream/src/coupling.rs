@@ -1,13 +1,14 @@
 //! Programs on several nodes: ranks of one fabric, each of which is of a part, such as the simulation or the analysis.
 //!
-//! All ranks make it together. From then on a thread of each answers those of other nodes who read what writers of its node have
-//! put (`agent.rs`), until no rank takes part in anything any more.
+//! All ranks make it together, and who does not come is named (`meeting.rs`). From then on a thread of each answers those of other nodes
+//! who read what writers of its node have put (`agent.rs`), until no rank takes part in anything any more.
 
 use crate::agent::{self, Client};
 use crate::clock;
 use crate::find::{self, Others};
 use crate::home::{Home, check_name};
 use crate::line::Line;
+use crate::meeting;
 use crate::options::{Patience, Read};
 use crate::ranks::{ToAgent, ToReader};
 use crate::source::Source;
@@ -29,6 +30,9 @@ const KNOCK: u32 = 0;
 const MEET: u32 = 1;
 /// Of what all ranks do together at last.
 const AGREE: u32 = 2;
+/// Of who has come, and of what is said of that.
+pub(crate) const COME: u32 = 4;
+pub(crate) const CAME: u32 = 5;
 /// Of the first conversation.
 const TALKS: u32 = 16;
 /// Of answers in a conversation, beside its tag. The last ones of all are those of fabrics themselves.
@@ -227,16 +231,28 @@ struct Watch {
 /// What a rank says of itself when all meet.
 type Met = (Option<String>, u64);
 
+/// What each rank says of itself, as bytes.
+fn meet(fabric: &dyn Fabric, mine: &Met, timeout: Duration) -> Result<Vec<Vec<u8>>> {
+    meeting::all_come(fabric, timeout)?;
+    fabric.all_gather(MEET, wire::encode(mine)?)
+}
+
 impl Coupling {
     /// Makes one of all ranks of a fabric, which has no other use from then on. Each says which part it is of; streams of this node are in
-    /// the dataspace `memory` of these.
+    /// the dataspace `memory` of these. All ranks are to come within `timeout`.
     ///
     /// # Errors
-    /// `Usage` on all ranks if one of them gives no name for a part; `Peer` if one is gone; those of the dataspace.
-    pub fn new(fabric: Arc<dyn Fabric>, part: &str, spaces: &Spaces) -> Result<Arc<Coupling>> {
+    /// `Usage` on all ranks if one of them gives no name for a part; `Timeout` if one has not come, with its number; `Peer` if one is
+    /// gone; those of the dataspace.
+    pub fn new(
+        fabric: Arc<dyn Fabric>,
+        part: &str,
+        spaces: &Spaces,
+        timeout: Duration,
+    ) -> Result<Arc<Coupling>> {
         let home = check_name(part).and_then(|()| Home::open(spaces));
         let met: Met = (home.is_ok().then(|| part.to_owned()), crate::memory::token());
-        let all = fabric.all_gather(MEET, wire::encode(&met)?)?;
+        let all = meet(&*fabric, &met, timeout)?;
         let all: Vec<Met> = all.iter().map(|m| wire::decode(m)).collect::<Result<_>>()?;
         let home = home?;
         let mut ranks: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -269,10 +285,9 @@ impl Coupling {
     }
 
     /// Takes part in the making of a coupling with an error of this rank, which comes back: the others hear that it has failed.
-    pub fn refuse(fabric: &dyn Fabric, error: Error) -> Error {
-        let met: Met = (None, 0);
+    pub fn refuse(fabric: &dyn Fabric, timeout: Duration, error: Error) -> Error {
         // What cannot be told they hear of by themselves.
-        let _ = wire::encode(&met).and_then(|met| fabric.all_gather(MEET, met));
+        let _ = meet(fabric, &(None, 0), timeout);
         error
     }
 

@@ -392,9 +392,14 @@ impl Source for Here {
         let behind = (0..self.writers()).map(|w| board.writer(w)).filter(|seat| seat.step <= step);
         let said = behind.take(8).map(|seat| match seat.standing {
             Standing::Awaited => format!("writer {} has not come", seat.rank),
-            _ => format!("writer {} (process {}) has not", seat.rank, seat.who.number),
+            _ => format!("writer {} (process {}) has not ended it", seat.rank, seat.who.number),
         });
-        said.collect()
+        let said: Vec<String> = said.collect();
+        if !said.is_empty() {
+            return said;
+        }
+        let awaited = board.awaited_by(self.seat);
+        awaited.map(|needed| board.who_is(&needed)).into_iter().collect()
     }
 
     fn look(&self, block: Which, place: &Place) -> Result<Option<View>> {

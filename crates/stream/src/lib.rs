@@ -19,6 +19,7 @@ mod here;
 mod home;
 pub mod index;
 mod line;
+mod meeting;
 mod memory;
 pub mod merge;
 mod noted;

@@ -221,7 +221,9 @@ pub enum Behind {
     /// They wait.
     #[default]
     Block,
-    /// They go on: steps go that the group has not had, and it is told how many.
+    /// They go on: steps go that the group has not had, and it is told how many. All of its ranks are given the same ones: the first one that
+    /// comes for the next step says which it is, and that stays for the others. None is further ahead of them than the `queue` of the
+    /// stream. A rank that has left and comes again begins with the step after those that the others have had, or are about to.
     Drop,
     /// They go on, and the group has all steps: what it has not had when there is no room in memory it reads from files. The stream is
     /// written with [`Written::spill`] or [`Written::persist`].
@@ -251,7 +253,8 @@ pub struct Read {
     pub threads: usize,
     /// Programs on several nodes of which this reader is one: writers may be on any of them.
     pub coupling: Option<Arc<Coupling>>,
-    /// Other nodes on which writers may be, such as those of a pool of daemons; not asked where there is a coupling.
+    /// Other nodes on which writers may be, such as those of a pool of daemons; not asked where there is a coupling. None by default: this
+    /// crate knows no daemon.
     pub nodes: Option<Arc<dyn Nodes>>,
 }
 

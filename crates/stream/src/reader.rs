@@ -48,7 +48,18 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     /// One more has a step. False if it is not there.
     fn hold(&self, step: u64) -> Result<bool> {
+        self.hold_in(&mut locked(&self.held), step)
+    }
+
+    /// The same of the step that comes next: from then on who lets it go is done with it. Who does so just before, as another thread may, is
+    /// not: it stays where a group has agreed on it.
+    fn take(&self, step: u64) -> Result<bool> {
         let mut held = locked(&self.held);
+        self.next.store(step.saturating_add(1), Ordering::Relaxed);
+        self.hold_in(&mut held, step)
+    }
+
+    fn hold_in(&self, held: &mut Held, step: u64) -> Result<bool> {
         if let Some(count) = held.get_mut(&step) {
             *count += 1;
             return Ok(true);
@@ -100,7 +111,16 @@ impl Shared {
             for (i, source) in self.sources.iter().enumerate() {
                 let before = self.sources.get(..i).unwrap_or(&[]);
                 match source.next(step, until).inspect_err(|_| self.give_back(step, before))? {
-                    Coming::Step(next) if next == step || i == 0 => step = next,
+                    Coming::Step(next) if next == step => {}
+                    Coming::Step(next) if i == 0 => {
+                        step = next;
+                        // The others hear that those before it are done with: ranks may wait for that there, and this one for them here.
+                        let first = self.sources.get(..1).unwrap_or(&[]);
+                        let mut others = self.sources.iter().skip(1);
+                        others
+                            .try_for_each(|other| other.expect(step, until))
+                            .inspect_err(|_| self.give_back(step, first))?;
+                    }
                     Coming::Step(next) => {
                         // Writers of this node have let those before go.
                         self.give_back(step, before);
@@ -263,9 +283,7 @@ impl Reader {
         loop {
             match shared.coming(ask, until) {
                 Ok(Coming::Step(step)) => {
-                    // Before it is held: who lets it go is done with it.
-                    shared.next.store(step + 1, Ordering::Relaxed);
-                    if !shared.hold(step)? {
+                    if !shared.take(step)? {
                         // It went when another thread let it go, and is as one that went before.
                         ask = step + 1;
                         if clock::now() >= until {
@@ -310,8 +328,7 @@ impl Reader {
         let begun = clock::now();
         match shared.coming(step, until)? {
             Coming::Step(came) if came == step => {
-                shared.next.store(step + 1, Ordering::Relaxed);
-                if shared.hold(step)? {
+                if shared.take(step)? {
                     let waited = shared.give(step, 0, begun.elapsed());
                     drop(turn);
                     return Step::new(shared.clone(), step, 0, waited);
@@ -333,13 +350,21 @@ impl Reader {
         }
     }
 
+    /// How long it waits for anybody.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.shared.timeout
+    }
+
     /// That the next step did not come in time, and whom it waits for.
     pub fn late(&self) -> Error {
         let step = self.shared.next.load(Ordering::Relaxed);
         let behind: Vec<String> =
             self.shared.sources.iter().flat_map(|source| source.late(step)).take(8).collect();
         let name = &self.shared.name;
-        let message = format!("step {step} of stream '{name}' is not ended: {}", behind.join(", "));
+        let mut message = format!("step {step} of stream '{name}' has not come");
+        if !behind.is_empty() {
+            message += &format!(": {}", behind.join(", "));
+        }
         Error::new(Kind::Timeout, message).with_hint(
             "is somebody stopped, or waiting for something else? a longer timeout can be given",
         )

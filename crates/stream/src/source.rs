@@ -45,7 +45,7 @@ pub(crate) trait Source: Debug + Send + Sync {
     /// The step that a reader begins with.
     fn position(&self) -> u64;
 
-    /// Asks for the [`next`](Source::next) one beforehand, so that several sources are asked at the same time.
+    /// Asks for the [`next`](Source::next) one beforehand, so that several sources are asked at the same time. Those before are done with.
     fn expect(&self, from: u64, until: Instant) -> Result<()>;
 
     /// The first step from this one on, as soon as it is complete; those before are done with. No longer than until then.
@@ -63,7 +63,7 @@ pub(crate) trait Source: Debug + Send + Sync {
     /// What writers say of a step that is held.
     fn told(&self, step: u64) -> Result<Arc<Told>>;
 
-    /// Who has not ended a step.
+    /// Who keeps a step from coming: writers that have not ended it, else ranks of the reader's group that are behind.
     fn late(&self, step: u64) -> Vec<String>;
 
     /// Bytes of a block, which lies at this place; `None` where they are to be [fetched](Source::fetch).

@@ -1,5 +1,6 @@
 //! Steps that come to a function by themselves.
 
+use crate::clock;
 use crate::reader::Reader;
 use crate::step::Step;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use stead_core::{Error, Result};
 /// How often it is looked whether it was ended.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Calls a function with each step of a stream, until that has ended or this is dropped.
+/// Calls a function with each step of a stream, until that has ended, no step comes within the time that the reader waits for one, or this
+/// is dropped.
 #[derive(Debug)]
 pub struct Subscription {
     is_ended: Arc<AtomicBool>,
@@ -20,7 +22,8 @@ pub struct Subscription {
 
 impl Subscription {
     /// Has a thread of its own call the function with each step that comes, one after the other; at last with `None` if the stream has
-    /// ended, or with the error that ends it. Steps wait for the function as for any reader.
+    /// ended, or with the error that [`Reader::next_step`] ends with: `Timeout` where no step comes within [`Read::timeout`](crate::Read),
+    /// with who is waited for. Steps wait for the function as for any reader.
     ///
     /// # Errors
     /// System errors: no thread can be begun.
@@ -31,11 +34,18 @@ impl Subscription {
         let is_ended = Arc::new(AtomicBool::new(false));
         let told = is_ended.clone();
         let run = move || {
+            let mut until = clock::after(reader.timeout());
             while !told.load(Ordering::Acquire) {
-                match reader.next_within(LOOK) {
-                    Ok(Some(step)) => call(Ok(Some(step))),
-                    Ok(None) if !reader.is_over() => {}
-                    over => return call(over),
+                let left = until.saturating_duration_since(clock::now());
+                match reader.next_within(left.min(LOOK)) {
+                    Ok(Some(step)) => {
+                        call(Ok(Some(step)));
+                        until = clock::after(reader.timeout());
+                    }
+                    Ok(None) if reader.is_over() => return call(Ok(None)),
+                    Ok(None) if left.is_zero() => return call(Err(reader.late())),
+                    Ok(None) => {}
+                    Err(e) => return call(Err(e)),
                 }
             }
         };
@@ -49,7 +59,7 @@ impl Subscription {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits until the stream has ended, and the function was called for the last time.
+    /// Waits until the function was called for the last time: the stream has ended or failed, or no step came in time.
     pub fn join(mut self) {
         self.wait();
     }

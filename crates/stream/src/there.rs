@@ -91,8 +91,16 @@ pub(crate) struct Talk {
 struct Turn {
     /// An answer did not come: what comes next may be that one.
     is_broken: bool,
-    /// The next step was asked for, and the answer was not heard yet: the agent gives it by then.
-    asked: Option<Instant>,
+    asked: Option<Asked>,
+}
+
+/// The next step was asked for, and the answer was not heard yet.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    /// The agent gives it by then.
+    by: Instant,
+    /// It knows that the reader is done with the steps before this one.
+    past: u64,
 }
 
 #[derive(Debug, Default)]
@@ -175,11 +183,19 @@ impl Talk {
         if turn.is_broken {
             return Err(self.broken());
         }
-        if turn.asked.is_none() {
-            let round = until.saturating_duration_since(clock::now()).min(ROUND);
-            let milliseconds = u64::try_from(round.as_millis()).unwrap_or(u64::MAX);
-            self.tell(&Ask::Next(from, milliseconds))?;
-            turn.asked = Some(clock::after(round));
+        match &mut turn.asked {
+            None => {
+                let round = until.saturating_duration_since(clock::now()).min(ROUND);
+                let milliseconds = u64::try_from(round.as_millis()).unwrap_or(u64::MAX);
+                self.tell(&Ask::Next(from, milliseconds))?;
+                turn.asked = Some(Asked { by: clock::after(round), past: from });
+            }
+            // Others of its group may wait for that, and this one for them on another node.
+            Some(asked) if asked.past < from => {
+                self.send(&Errand::Past(from))?;
+                asked.past = from;
+            }
+            Some(_) => {}
         }
         Ok(())
     }
@@ -290,10 +306,10 @@ impl Source for There {
             let was_asked = turn.asked.is_some();
             self.talk.expect(&mut turn, from, until)?;
             // What was asked for before may be answered later than this one waits, and is heard by the next one.
-            let is_later = turn.asked.is_some_and(|by| by > until && was_asked);
+            let by = turn.asked.map(|asked| asked.by);
+            let is_later = by.is_some_and(|by| by > until && was_asked);
             // The agent answers when its round is over, and then has as long as for anything else.
-            let round =
-                turn.asked.map_or(Duration::ZERO, |by| by.saturating_duration_since(clock::now()));
+            let round = by.map_or(Duration::ZERO, |by| by.saturating_duration_since(clock::now()));
             let latest = clock::after(self.talk.timeout.saturating_add(round));
             let patience = if is_later { until } else { latest };
             let heard = self.talk.hear_until(&*self.talk.asks, patience);

@@ -38,7 +38,7 @@ pub(crate) enum Errand {
     Hold(u64),
     /// The steps that there are; answered by their numbers.
     Steps,
-    /// Who has not ended a step; answered by texts.
+    /// Who keeps a step from coming; answered by texts.
     Late(u64),
     /// To look at a step no longer, and to be done with it. No answer.
     LetGo(u64, bool),
@@ -48,6 +48,8 @@ pub(crate) enum Errand {
     Enough,
     /// Nothing any more. No answer.
     Bye,
+    /// To be done with the steps before this one, while the next one from an earlier one on is waited for. No answer.
+    Past(u64),
 }
 
 /// Who looks for a stream.

@@ -2,7 +2,7 @@
 
 mod memory;
 
-use crate::board::{Begun, Entry, Full, Standing, process};
+use crate::board::{Begun, Entry, Full, Standing};
 use crate::budget::Shares;
 use crate::clock;
 use crate::coupling::Coupling;
@@ -333,17 +333,7 @@ impl Writer {
                     "{writer}: step {step} is not recorded yet, and the readers '{group}' have not had it{files}"
                 )
             }
-            Full::Needed(needed) => {
-                let group = board.group_of(&needed);
-                let who = match needed.who {
-                    Some(who) => {
-                        let process = process(who, needed.elsewhere);
-                        format!("({process}) is not done with step {}", needed.step)
-                    }
-                    None => "has not come".to_owned(),
-                };
-                format!("{writer}: rank {} of the readers '{group}' {who}", needed.rank)
-            }
+            Full::Needed(needed) => format!("{writer}: {}", board.who_is(&needed)),
             Full::Held(oldest) => {
                 let holders = board.holders(oldest);
                 let who = holders.first().map_or_else(

@@ -204,6 +204,51 @@ fn a_slow_reader_that_may_be_left_behind_is() {
 }
 
 #[test]
+fn ranks_of_a_group_that_may_be_left_behind_are_given_the_same_steps() {
+    let place = Place::new();
+    let mut writer = Writer::open("sim", &place.written()).unwrap();
+    let t = writer.define(array("T", &[2, 2])).unwrap();
+    let (whole, soon) = (bounds(&[0, 0], &[2, 2]), Duration::from_millis(20));
+    let of = |rank| Read { rank, ranks: 2, behind: Behind::Drop, ..place.read() };
+    let next = |reader: &mut Reader| {
+        let step = reader.next_step().unwrap().unwrap();
+        assert_eq!(step.get("T", &whole).unwrap().bytes(), bytes(step.number(), &whole));
+        (step.number(), step.dropped())
+    };
+    let mut more = |steps: u64| {
+        for _ in 0..steps {
+            let step = writer.step();
+            put(&mut writer, t, step, &whole);
+        }
+    };
+    let mut first = Reader::open("sim", &of(0)).unwrap();
+    more(5);
+    assert_eq!(next(&mut first), (4, 4));
+    more(5);
+    assert_eq!(next(&mut first), (9, 4));
+    more(5);
+    // It is as far ahead of the other one as it may be.
+    assert!(first.next_step_within(soon).unwrap().is_none());
+    let late = "step 10 of stream 'sim' has not come: rank 1 of the readers 'readers' has not come";
+    assert_eq!(first.late().message(), late);
+    let mut second = Reader::open("sim", &of(1)).unwrap();
+    assert_eq!((next(&mut second), next(&mut second)), ((4, 4), (9, 4)));
+    assert_eq!(next(&mut first), (14, 4));
+    // Who has gone is waited for no longer, and goes on with what comes when it is there again.
+    drop(second);
+    more(5);
+    assert_eq!(next(&mut first), (19, 4));
+    let mut second = Reader::open("sim", &of(1)).unwrap();
+    assert!(second.next_step_within(soon).unwrap().is_none());
+    more(3);
+    assert_eq!((next(&mut second), next(&mut first)), ((22, 2), (22, 2)));
+    writer.close().unwrap();
+    assert!(first.next_step().unwrap().is_none() && second.next_step().unwrap().is_none());
+    drop((first, second));
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
 fn nothing_waits_for_ever_and_it_is_said_for_whom() {
     let place = Place::new();
     let soon = Duration::from_millis(50);
@@ -225,7 +270,7 @@ fn nothing_waits_for_ever_and_it_is_said_for_whom() {
     let error = reader.next_step().unwrap_err();
     assert_eq!(error.kind(), Kind::Timeout);
     assert!(
-        error.message().contains("step 0 of stream 'sim' is not ended: writer 1 has not come"),
+        error.message().contains("step 0 of stream 'sim' has not come: writer 1 has not come"),
         "{error}"
     );
     assert!(reader.next_step_within(soon).unwrap().is_none() && !reader.is_over());
@@ -636,7 +681,7 @@ fn a_very_step_can_be_waited_for() {
     assert!(error.message().contains("no variable 'other' is in step 2"), "{error}");
     let error = reader.wait_for("v3", 3, soon).unwrap_err();
     assert_eq!(error.kind(), Kind::Timeout);
-    assert!(error.message().contains("step 3 of stream 's' is not ended: writer 0"), "{error}");
+    assert!(error.message().contains("step 3 of stream 's' has not come: writer 0"), "{error}");
     let waits = std::thread::spawn(move || {
         let found = reader.wait_for("v5", 5, LONG).unwrap().number();
         (found, reader)

@@ -282,7 +282,7 @@ fn writers_of_several_nodes_are_one_stream() {
             let spaces = spaces(dir.path(), node);
             scope.spawn(move || {
                 let fabric: Arc<dyn Fabric> = Arc::new(fabric);
-                let coupling = Coupling::new(fabric, "simulation", &spaces).unwrap();
+                let coupling = Coupling::new(fabric, "simulation", &spaces, LONG).unwrap();
                 let (rank, writers) = (coupling.rank(), coupling.ranks());
                 let options = Written {
                     rank,

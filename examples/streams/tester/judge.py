@@ -84,4 +84,18 @@ def steps(case: Case, ranks: list[Rank], dead: Rank | None) -> list[str]:
             had = one.steps()
             if had != list(range(len(had))) or len(had) > most or (len(had) != case.steps and not writer_died):
                 found.append(f"{one} has had {had}, of which writers have ended {least} and begun {most}")
+    return found + alike(case, readers)
+
+
+def alike(case: Case, readers: list[Rank]) -> list[str]:
+    """All ranks of a group are given the same steps, also where it may miss some."""
+    found = []
+    for n, group in enumerate(case.groups):
+        first, *others = [one for one in readers if one.role == f"group{n}"] or [None]
+        for one in others:
+            mine, theirs = one.steps(), first.steps()
+            if mine != theirs:
+                at = next((i for i, (a, b) in enumerate(zip(mine, theirs)) if a != b), min(len(mine), len(theirs)))
+                said = f"{mine[at : at + 3]} after {at} of them, and {first} steps {theirs[at : at + 3]}"
+                found.append(f"{one} ({group.behind}) is given steps {said}")
     return found

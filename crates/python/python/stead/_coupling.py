@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 from . import _mpi, _stage, _stead
 
 TYPE_CHECKING = False
@@ -57,7 +59,7 @@ class Coupling:
         return f"<stead.Coupling '{self.name}', rank {self.rank} of {self.size}>"
 
 
-def couple(comm: Any, part: str, *, dataspaces: _stage.Spaces = None) -> Coupling:
+def couple(comm: Any, part: str, *, timeout: float = 600, dataspaces: _stage.Spaces = None) -> Coupling:
     """Couples the programs of an MPI job: their streams reach each other, whatever nodes they are on.
 
         >>> sim = stead.couple(MPI.COMM_WORLD, "sim")
@@ -71,13 +73,17 @@ def couple(comm: Any, part: str, *, dataspaces: _stage.Spaces = None) -> Couplin
     Args:
         comm: A communicator of mpi4py, such as `MPI.COMM_WORLD` of `mpirun -n 4 sim : -n 2 analysis`.
         part: The name of this program's part: letters, digits, `.`, `-` and `_`.
+        timeout: Seconds within which all ranks are to come. Where they have not, nothing collective of stead can be done with `comm` any more.
         dataspaces: As for `writer`.
 
     Raises:
         UsageError: The name is none, or MPI has too few threads.
+        TimedOutError: Not all ranks have come. MPI tells nobody which; of those that have told MPI that they come the error names who is missing.
         PeerError: Another rank has failed, or is gone.
         NotFoundError: libstead_mpi cannot be loaded.
     """
-    made = Coupling(part, comm, _stead.Coupling(*_mpi.source(comm), part, _stage.given(dataspaces)))
+    given = _stage.given(dataspaces)
+    maker, within = _mpi.source_within(comm, timeout)
+    made = Coupling(part, comm, _stead.Coupling(maker, ctypes.addressof(within), part, given, timeout))
     _mpi.close_before_mpi(made)
     return made

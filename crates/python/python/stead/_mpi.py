@@ -21,6 +21,12 @@ NAME = "libstead_mpi.so"
 HINT = "build libstead_mpi with the MPI that mpi4py uses, and name it in STEAD_MPI_LIBRARY; see docs/mpi.md"
 
 
+class Within(ctypes.Structure):
+    """A communicator, and milliseconds within which all of its ranks are to come: `stead_mpi_within` of stead_mpi.h."""
+
+    _fields_ = (("communicator", ctypes.c_void_p), ("timeout_ms", ctypes.c_uint64))
+
+
 _asking: WeakSet[Any] = WeakSet()
 
 
@@ -66,6 +72,7 @@ def library() -> ctypes.CDLL:
             found.stead_mpi_communicator_bytes.restype = ctypes.c_size_t
             found.stead_mpi_communicator_bytes.argtypes = []
             found.stead_mpi_make.restype = ctypes.c_int
+            found.stead_mpi_make_within.restype = ctypes.c_int
             found.stead_mpi_end.restype = None
             found.stead_mpi_end.argtypes = []
         except (OSError, AttributeError) as e:
@@ -90,6 +97,18 @@ def source(comm: Any) -> tuple[int, int]:
     if theirs != ours:
         message = f"libstead_mpi was built with another MPI than the one that mpi4py uses, {mpi.get_vendor()[0]}"
         raise make("usage", message, HINT)
-    address = ctypes.cast(found.stead_mpi_make, ctypes.c_void_p).value
+    return _address(found.stead_mpi_make), mpi._addressof(comm)
+
+
+def source_within(comm: Any, timeout: float) -> tuple[int, Within]:
+    """The same, for all ranks to come within so many seconds: what the second address is that of is to be kept until the fabric is made."""
+    _, communicator = source(comm)
+    # 0 would be what is usual, and no job lasts for centuries.
+    milliseconds = int(min(max(timeout * 1000, 1), 2**53))
+    return _address(library().stead_mpi_make_within), Within(communicator, milliseconds)
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
-    return address, mpi._addressof(comm)
+    return address

@@ -387,10 +387,14 @@ class StreamReader:
             TimedOutError: It did not come in time; it says who was waited for. It can be tried again.
             PeerError: A writer has ended in the middle, or the stream was removed: after all steps that are complete.
         """
+        return self._wait(timeout, None)
+
+    def _wait(self, timeout: float | None, cancel: _stead.Cancel | None) -> Step | None:
+        """As `next`, until somebody cancels it."""
         while self._given_up:
             if step := outcome(self._given_up.pop(0)):
                 return Step(step)
-        step = self._reader.next(timeout)
+        step = self._reader.next(timeout, cancel)
         return None if step is None else Step(step)
 
     async def _next(self) -> _stead.StreamStep | None:
@@ -445,7 +449,8 @@ class StreamReader:
         return Step(found)
 
     def subscribe(self, call: Callable[[Step], object]) -> Subscription:
-        """Has a thread call a function with each step that comes, one after the other. The reader is the subscription's from then on.
+        """Has a thread call a function with each step that comes, one after the other. The reader is the subscription's from then on. It ends with
+        the stream, or when no step comes within the `timeout` that the reader was opened with.
 
             >>> with stead.reader("sim").subscribe(lambda step: print(step.number, step["T"].mean())):
             ...     do_something_else()
@@ -667,8 +672,9 @@ def reader(
         start: `"oldest"` begins with the oldest step that is there, also of a stream that has ended; `"next"` with the next one that becomes complete;
             `"first"` with the first of all, if the stream is recorded (`persist` of `writer`): steps that have gone from memory are read from files.
         behind: What happens when the group is behind by the `queue` of the stream: with `"block"` writers wait, with `"drop"` they go on, and
-            `Step.dropped` says how many steps the reader has missed. With `"spill"` writers go on and nothing is missed: steps for which there
-            is no room in memory are read from files (`spill` or `persist` of `writer`).
+            `Step.dropped` says how many steps the reader has missed: all ranks of a group are given the same ones, and none is ahead of the others
+            by more than that `queue`. With `"spill"` writers go on and nothing is missed: steps for which there is no room in memory are read from
+            files (`spill` or `persist` of `writer`).
         timeout: Seconds to wait for anybody: for the stream, then for each step.
         comm: A communicator of mpi4py, all ranks of which are on this node and call this, or what `couple` gives: `rank` and `ranks` are its own.
             With the latter writers may be on any node.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from ._errors import TimedOutError, make
+from . import _stead
+from ._errors import make
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,15 +15,12 @@ if TYPE_CHECKING:
     from ._stream_step import Step
     from ._streams import StreamReader
 
-#: Seconds after which it is looked whether it was closed.
-LOOK = 0.2
-
 
 class Subscription:
     """Calls a function with each step of a stream, in a thread of its own, as `StreamReader.subscribe` gives it.
 
-    It ends with the stream, when it is closed, and when the function or the stream fails: `join` raises what has failed. With `with` the block
-    ends when the stream has.
+    It ends with the stream, when it is closed, when no step comes within the `timeout` of the reader, and when the function or the stream fails:
+    `join` raises what has failed, such as a `TimedOutError` that says who was waited for. With `with` the block ends when the subscription has.
     """
 
     __slots__ = ("_call", "_closing", "_error", "_reader", "_thread")
@@ -30,22 +28,23 @@ class Subscription:
     def __init__(self, reader: StreamReader, call: Callable[[Step], object]) -> None:
         self._reader, self._call = reader, call
         self._error: BaseException | None = None
-        self._closing = threading.Event()
+        self._closing = _stead.Cancel()
         self._thread = threading.Thread(target=self._run, name=f"stead-steps-{reader.name}", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            while not self._closing.is_set():
-                try:
-                    step = self._reader.next(timeout=LOOK)
-                except TimedOutError:
-                    continue
-                if step is None:
+            while not self._closing.cancelled:
+                step = self._reader._wait(None, self._closing)
+                if step is None or self._closing.cancelled:
                     break
                 self._call(step)
+                # Its memory is not taken while the next one is waited for.
+                del step
         except BaseException as e:
-            self._error = e
+            # Who has closed it is not told that it was.
+            if not (self._closing.cancelled and getattr(e, "kind", None) == "cancelled"):
+                self._error = e
         finally:
             self._reader.close()
 
@@ -55,13 +54,13 @@ class Subscription:
         return not self._thread.is_alive()
 
     def join(self, timeout: float | None = None) -> None:
-        """Waits until the stream has ended, and the function was called for the last time.
+        """Waits until the function was called for the last time: the stream has ended or failed, or no step came in time.
 
         Args:
             timeout: Seconds to wait; as long as it takes, if it is not said.
 
         Raises:
-            TimedOutError: It has not ended in time.
+            TimedOutError: No step came within the `timeout` of the reader, and it has ended; or it has not ended in time (`is_over` tells which).
             PeerError: A writer has ended in the middle.
         """
         self._thread.join(timeout)
@@ -72,7 +71,7 @@ class Subscription:
 
     def close(self) -> None:
         """Ends it: the function is not called again. Waits for a call that is under way."""
-        self._closing.set()
+        self._closing.cancel()
         if self._thread is not threading.current_thread():
             self._thread.join()
 

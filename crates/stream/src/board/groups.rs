@@ -14,6 +14,8 @@ pub(super) const G_FIRST: usize = 3;
 const G_LEN: usize = 4;
 /// Until then, in nanoseconds since 1970, those who have not come are waited for, also when all who have are gone again.
 pub(super) const G_UNTIL: usize = 5;
+/// Of one whose ranks agree on steps: the first one that they have not agreed on.
+pub(super) const G_AGREED: usize = 6;
 const G_NAME: usize = 8;
 /// A bit for each rank that has come.
 pub(super) const G_CAME: usize = 16;
@@ -26,7 +28,7 @@ pub(super) const RANKS: u64 = 64 * (super::GROUP - G_CAME) as u64;
 pub(crate) enum Rule {
     /// They wait for it.
     Block,
-    /// They go on, and steps go that it has not had.
+    /// They go on, and steps go that it has not had. If it has several ranks, they [agree](Board::agree) on those that it has.
     Drop,
     /// They go on, and steps go that it has not had and that it finds in files.
     Spill,
@@ -62,6 +64,7 @@ impl<W: Words> Board<W> {
                 self.put(at + R_STATE, FREE);
             }
         }
+        self.forget_agreed(number);
         let at = self.group_at(number);
         let first = match group.from {
             From::Next => self.get(COMPLETE),
@@ -84,6 +87,7 @@ impl<W: Words> Board<W> {
             (G_RULE, rule),
             (G_FIRST, first),
             (G_UNTIL, group.until),
+            (G_AGREED, 0),
             (G_STATE, HERE),
         ];
         entry.into_iter().for_each(|(i, value)| self.put(at + i, value));

@@ -149,22 +149,25 @@ fn write(process: &Process, writer: usize) {
 fn read(process: &Process, rule: Rule) {
     let name = format!("{}", process.number);
     let group = Group { name: &name, size: 1, rule, from: From::Oldest, until: u64::MAX };
-    read_as(process, group, 0);
+    if let Some(reader) = come(process, group, 0) {
+        read_on(process, reader, rule);
+    }
 }
 
-/// Reads to the end as a rank of a group. The step that it has begun with.
-fn read_as(process: &Process, group: Group<'_>, rank: u64) -> u64 {
-    let rule = group.rule;
+/// Takes the place of a rank of a group; nothing if it is killed meanwhile.
+fn come(process: &Process, group: Group<'_>, rank: u64) -> Option<Reader> {
     let board = Board::open(process).unwrap();
     let guard = process.lock(&board);
-    let Ok(reader) = board.attach(&guard, group, rank, process.who(), &|who| process.alive(who))
-    else {
-        assert!(process.is_ghost());
-        return 0;
-    };
-    drop(guard);
-    let first = board.position(reader);
-    let mut next = first;
+    let came = board.attach(&guard, group, rank, process.who(), &|who| process.alive(who));
+    assert!(came.is_ok() || process.is_ghost());
+    came.ok()
+}
+
+/// Reads to the end, or until it is killed: the steps that it was given.
+fn read_on(process: &Process, reader: Reader, rule: Rule) -> Vec<u64> {
+    let board = Board::open(process).unwrap();
+    let mut next = board.position(reader);
+    let mut had = Vec::new();
     loop {
         let seen = board.seen_by_readers();
         let guard = process.lock(&board);
@@ -173,9 +176,10 @@ fn read_as(process: &Process, group: Group<'_>, rank: u64) -> u64 {
         let found = board.next(&guard, reader, next);
         drop(guard);
         match found {
-            _ if process.is_ghost() => return first,
+            _ if process.is_ghost() => return had,
             Next::Step { step, dropped } => {
                 assert!(step == next + dropped && (rule == Rule::Drop || dropped == 0));
+                had.push(step);
                 // It stays as it is while it is looked at.
                 for _ in 0..2 {
                     for writer in 0..board.writers() {
@@ -201,7 +205,7 @@ fn read_as(process: &Process, group: Group<'_>, rank: u64) -> u64 {
     }
     let guard = process.lock(&board);
     board.detach(&guard, reader);
-    first
+    had
 }
 
 /// The memory of a board that two writers are about to join.
@@ -290,7 +294,12 @@ fn late(kills: bool) {
                 from: From::Oldest,
                 until: u64::MAX,
             };
-            thread::spawn(move || read_as(&process, group, u64::from(number) - 3))
+            thread::spawn(move || {
+                let reader = come(&process, group, u64::from(number) - 3).unwrap();
+                let first = Board::open(&process).unwrap().position(reader);
+                read_on(&process, reader, group.rule);
+                first
+            })
         })
         .collect();
     writers.into_iter().for_each(|thread| thread.join().unwrap());
@@ -302,6 +311,52 @@ fn late(kills: bool) {
     let guard = first.lock(&board);
     board.reap(&guard, &|who| first.alive(who));
     assert!(board.steps().is_empty());
+}
+
+/// Two writers, and two ranks of a group that may miss steps: both are given the same ones. One of all of them is killed, perhaps, but no
+/// rank before both have come: it would be waited for until the time is over.
+fn alike(kills: bool) {
+    let (agreed, memory) = memory(1, 0, 0, kills);
+    let first = process(&memory, 5, 0);
+    let board = joined(&first, &agreed);
+    let victim = if kills { shuttle::rand::thread_rng().gen_range(1u32..5) } else { 0 };
+    let writers: Vec<_> = (1..3)
+        .map(|number| {
+            let process = process(&memory, number, victim);
+            thread::spawn(move || write(&process, number as usize - 1))
+        })
+        .collect();
+    let (rule, from, until) = (Rule::Drop, From::Oldest, u64::MAX);
+    let group = Group { name: "a", size: 2, rule, from, until };
+    let came: Vec<(Process, Reader)> = (3..5)
+        .map(|number| {
+            let process = process(&memory, number, 0);
+            let reader = come(&process, group, u64::from(number) - 3).unwrap();
+            (process, reader)
+        })
+        .collect();
+    let readers: Vec<_> = came
+        .into_iter()
+        .map(|(process, reader)| {
+            if process.number == victim {
+                let stores = shuttle::rand::thread_rng().gen_range(0usize..80);
+                process.left.store(stores, Ordering::SeqCst);
+            }
+            thread::spawn(move || read_on(&process, reader, rule))
+        })
+        .collect();
+    writers.into_iter().for_each(|thread| thread.join().unwrap());
+    let had: Vec<Vec<u64>> = readers.into_iter().map(|thread| thread.join().unwrap()).collect();
+    // Who was killed has had the first ones.
+    match victim {
+        3 => assert!(had[1].starts_with(&had[0]), "{had:?}"),
+        4 => assert!(had[0].starts_with(&had[1]), "{had:?}"),
+        _ => assert_eq!(had[0], had[1]),
+    }
+    let guard = first.lock(&board);
+    board.reap(&guard, &|who| first.alive(who));
+    assert_eq!(board.groups(), 0);
+    assert!(kills || board.steps() == [STEPS - 1]);
 }
 
 /// What a writer has in files, a bit for each step, and what its recorder is still to look at.
@@ -500,6 +555,16 @@ fn model_nobody_waits_for_who_reads_from_files_and_no_step_is_lost() {
 #[test]
 fn model_what_was_recorded_is_found_whoever_is_killed() {
     check(60, || spill(true));
+}
+
+#[test]
+fn model_ranks_that_may_miss_steps_are_given_the_same_ones() {
+    check(60, || alike(false));
+}
+
+#[test]
+fn model_ranks_that_may_miss_steps_are_given_the_same_ones_whoever_is_killed() {
+    check(60, || alike(true));
 }
 
 #[test]

@@ -34,12 +34,12 @@ const W_FILES: usize = 10;
 pub(super) const W_SPARE: usize = 11;
 
 /// Words of a reader.
-const R_WHO: usize = 0;
+pub(super) const R_WHO: usize = 0;
 pub(super) const R_STATE: usize = 1;
 pub(super) const R_GROUP: usize = 2;
-const R_RANK: usize = 3;
+pub(super) const R_RANK: usize = 3;
 /// It is done with the steps before this one.
-const R_POSITION: usize = 4;
+pub(super) const R_POSITION: usize = 4;
 /// Steps that went before it came to them.
 const R_DROPPED: usize = 5;
 /// Steps that it was given.
@@ -125,7 +125,7 @@ fn standing(word: u64) -> Standing {
 pub(crate) struct Needed {
     /// The first step that is not done with.
     pub(crate) step: u64,
-    group: usize,
+    pub(super) group: usize,
     pub(crate) rank: u64,
     /// `None` if that rank has not come yet.
     pub(crate) who: Option<Who>,
@@ -453,6 +453,7 @@ impl<W: Words> Board<W> {
         // What the one before it was done with may have gone: nobody has told files, either.
         let is_kept = group.rule != Rule::Spill || !self.spills() || !comes_again;
         let first = if is_kept { first } else { first.max(self.oldest_kept()) };
+        let first = if comes_again { first.max(self.agreed_before(number)) } else { first };
         self.put(at + R_STATE, FREE);
         let came = self.get(CAME).wrapping_add(1);
         self.put(CAME, came);
@@ -511,15 +512,23 @@ impl<W: Words> Board<W> {
         }
         self.sweep(guard);
         self.tell(FOR_WRITERS);
+        if self.agrees(group) {
+            // Others of it may wait for this one.
+            self.tell(FOR_READERS);
+        }
     }
 
     /// A reader is done with the steps before this one.
     pub(crate) fn advance(&self, guard: &Guard<'_, W>, reader: Reader, step: u64) {
         let at = self.reader_at(reader.0) + R_POSITION;
         if self.get(at) < step {
+            let keeps_others = self.alike(reader).is_some_and(|group| self.is_ahead(group));
             self.put(at, step);
             self.sweep(guard);
             self.tell(FOR_WRITERS);
+            if keeps_others {
+                self.tell(FOR_READERS);
+            }
         }
     }
 
@@ -593,6 +602,16 @@ impl<W: Words> Board<W> {
     /// The name of the group of somebody who is waited for.
     pub(crate) fn group_of(&self, needed: &Needed) -> String {
         self.name_of(needed.group)
+    }
+
+    /// Who is waited for, and what has to be done with, for messages.
+    pub(crate) fn who_is(&self, needed: &Needed) -> String {
+        let Needed { step, rank, who, elsewhere, .. } = *needed;
+        let who = match who {
+            Some(who) => format!("({}) is not done with step {step}", process(who, elsewhere)),
+            None => "has not come".to_owned(),
+        };
+        format!("rank {rank} of the readers '{}' {who}", self.group_of(needed))
     }
 
     /// True of who reads from files what it is behind by.
@@ -684,6 +703,7 @@ impl<W: Words> Board<W> {
                 self.has_come(group, self.get(at + R_RANK));
             }
         }
+        self.mend_agreed();
         self.end_groups();
         self.settle(guard);
     }

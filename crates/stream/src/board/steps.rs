@@ -1,5 +1,6 @@
 //! Steps: begun by writers, seen by readers when all have ended them, and gone when nobody needs them.
 
+use super::alike::Common;
 use super::{
     BITS, Board, COMPLETE, ENTRY, FOR_READERS, FOR_WRITERS, Guard, HURRY, KEEP, Needed, QUEUE,
     Reader, SLOT, State,
@@ -16,6 +17,8 @@ const S_AT: usize = 2;
 const S_BYTES: usize = 3;
 /// All writers have recorded it.
 const S_RECORDED: usize = 4;
+/// A bit for each group whose ranks have agreed on it.
+pub(super) const S_AGREED: usize = 5;
 
 /// Words of an entry.
 /// Not 0 if the writer has ended the step, and 2 if it has recorded it, too.
@@ -79,11 +82,11 @@ impl<W: Words> Board<W> {
         (0..self.slots).find(|slot| self.step_in(*slot) == Some(step))
     }
 
-    fn complete_slot_of(&self, step: u64) -> Option<usize> {
+    pub(super) fn complete_slot_of(&self, step: u64) -> Option<usize> {
         self.slot_of(step).filter(|slot| self.is_complete(*slot))
     }
 
-    fn complete_steps(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+    pub(super) fn complete_steps(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let complete = |slot: &usize| self.is_complete(*slot);
         (0..self.slots).filter(complete).filter_map(|slot| Some((slot, self.step_in(slot)?)))
     }
@@ -127,6 +130,10 @@ impl<W: Words> Board<W> {
             let there = (0..self.slots).filter_map(|slot| Some((self.step_in(slot)?, slot)));
             let (oldest, slot) = there.min().unwrap_or_default();
             if let Some(needed) = self.needed_in_memory().filter(|needed| needed.step <= oldest) {
+                return Begun::Full(Full::Needed(needed));
+            }
+            let is_held = self.bits_at(slot).any(|i| self.get(i) != 0);
+            if let Some(needed) = self.kept_alike_for(oldest).filter(|_| !is_held) {
                 return Begun::Full(Full::Needed(needed));
             }
             return Begun::Full(match self.is_complete(slot) {
@@ -253,7 +260,14 @@ impl<W: Words> Board<W> {
 
     /// The next step for a reader, at which it looks from now on.
     pub(crate) fn next(&self, guard: &Guard<'_, W>, reader: Reader, from: u64) -> Next {
-        let step = self.complete_steps().map(|(_, step)| step).filter(|step| *step >= from).min();
+        let step = match self.alike(reader) {
+            Some(group) => match self.agree(guard, group, from.max(self.position(reader))) {
+                Common::Step(step) => Some(step),
+                Common::Ahead => return Next::Wait,
+                Common::Nothing => None,
+            },
+            None => self.complete_steps().map(|(_, step)| step).filter(|step| *step >= from).min(),
+        };
         match step {
             Some(step) => {
                 self.hold(guard, reader, step);
@@ -338,7 +352,8 @@ impl<W: Words> Board<W> {
         (0..self.seats()).filter(holds).map(|reader| self.reader(reader)).collect()
     }
 
-    /// Lets steps go that nobody needs. Who may be left behind finds the newest one, and is told of those before it.
+    /// Lets steps go that nobody needs. Who may be left behind finds the newest one, and is told of those before it; what ranks of a group
+    /// have agreed on stays for all of them.
     pub(super) fn sweep(&self, guard: &Guard<'_, W>) {
         let newest = u64::from(self.has_late());
         self.sweep_but(guard, self.get(KEEP).max(newest), self.needed());
@@ -353,10 +368,13 @@ impl<W: Words> Board<W> {
     fn sweep_but(&self, _: &Guard<'_, W>, keep: u64, needed: Option<Needed>) -> bool {
         let needed = needed.map_or(u64::MAX, |needed| needed.step);
         let kept = self.get(COMPLETE).saturating_sub(keep);
+        let alike = self.kept_alike();
+        let is_free =
+            |slot, step| step < needed && step < kept && !self.is_kept_alike(slot, step, &alike);
         let mut any = false;
         for slot in 0..self.slots {
             let goes = self.is_complete(slot)
-                && self.step_in(slot).is_some_and(|step| step < needed && step < kept)
+                && self.step_in(slot).is_some_and(|step| is_free(slot, step))
                 && self.bits_at(slot).all(|i| self.get(i) == 0);
             if goes {
                 self.put(self.slot_at(slot) + S_STEP, 0);

@@ -145,8 +145,12 @@ impl Writer {
         let complete = board.complete();
         let kept = complete.saturating_sub(board.agreed().keep);
         let held = |step: &u64| *step < kept && !board.holders(*step).is_empty();
-        if let Some(held) = steps.into_iter().find(held) {
+        if let Some(held) = steps.iter().copied().find(held) {
             return Lacks::Full(Full::Held(held));
+        }
+        let mut others = steps.into_iter().filter(|step| *step < kept);
+        if let Some(needed) = others.find_map(|step| board.kept_alike_for(step)) {
+            return Lacks::Full(Full::Needed(needed));
         }
         if self.recorder.as_ref().is_some_and(Recorder::is_busy) {
             return Lacks::Recorder;

@@ -1,5 +1,6 @@
 //! Ranks that fail, or are killed.
 
+use crate::common::LONG;
 use crate::job::Job;
 use crate::job::Rank;
 use crate::job::SHAPE;
@@ -20,6 +21,35 @@ use stead_fabric::Local;
 use stead_fabric::Rounds;
 use stead_stream::Coupling;
 use stead_stream::Writer;
+
+#[test]
+fn who_does_not_come_to_be_coupled_is_named() {
+    let job = Job::new();
+    for missing in [0, 2] {
+        let mut fabrics: Vec<Option<Local>> =
+            Local::over_nodes(&[0, 1, 2], LONG).into_iter().map(Some).collect();
+        let late = fabrics[missing].take().unwrap();
+        let soon = Duration::from_millis(100);
+        let couple = |fabric: Local, time: Duration| -> Error {
+            let spaces = job.spaces(fabric.rank());
+            Coupling::new(Arc::new(fabric), "sim", &spaces, time).unwrap_err()
+        };
+        let told: Vec<Error> = thread::scope(|scope| {
+            let others = fabrics.into_iter().flatten();
+            let others: Vec<_> =
+                others.map(|fabric| scope.spawn(|| couple(fabric, soon))).collect();
+            others.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        for e in told {
+            assert_eq!(e.kind(), Kind::Timeout, "{e}");
+            let says = format!("rank {missing} of 3 has not come to be coupled within ");
+            assert!(e.message().starts_with(&says), "{e}");
+        }
+        // It is not coupled with nobody when it comes.
+        let e = couple(late, LONG);
+        assert!(matches!(e.kind(), Kind::Timeout | Kind::Peer), "{e}");
+    }
+}
 
 #[test]
 fn who_fails_on_another_node_is_named() {
@@ -166,7 +196,8 @@ fn writers_are_told_of_one_that_was_killed_and_was_alone_on_its_node() {
             let (dead, spaces) = (dead.clone(), job.spaces(node));
             scope.spawn(move || {
                 let fabric: Arc<dyn Fabric> = Arc::new(Mortal { inner, dead: dead.clone() });
-                let rank = Rank { coupling: Coupling::new(fabric, "sim", &spaces).unwrap() };
+                let coupling = Coupling::new(fabric, "sim", &spaces, LONG).unwrap();
+                let rank = Rank { coupling };
                 let mut writer = rank.write("sim", |_| {}).unwrap();
                 for _ in 0..2 {
                     writer.begin().unwrap();
@@ -235,7 +266,8 @@ fn a_reader_that_loses_the_rank_of_a_writer_is_told_of_which_stream() {
             scope.spawn(move || {
                 let fabric: Arc<dyn Fabric> = Arc::new(Mortal { inner, dead: dead.clone() });
                 let part = if node == 0 { "sim" } else { "ana" };
-                let rank = Rank { coupling: Coupling::new(fabric, part, &spaces).unwrap() };
+                let coupling = Coupling::new(fabric, part, &spaces, LONG).unwrap();
+                let rank = Rank { coupling };
                 if node == 0 {
                     let mut writer = rank.write("sim", |w| w.readers = 1).unwrap();
                     let variable = writer.define(array(&SHAPE)).unwrap();

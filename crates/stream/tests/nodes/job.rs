@@ -103,7 +103,7 @@ impl Job {
                 let (work, spaces) = (&work, self.spaces(*node));
                 scope.spawn(move || {
                     let fabric: Arc<dyn Fabric> = Arc::new(fabric);
-                    let coupling = Coupling::new(fabric, part, &spaces).unwrap();
+                    let coupling = Coupling::new(fabric, part, &spaces, LONG).unwrap();
                     work(part, Rank { coupling });
                 });
             }

@@ -23,6 +23,7 @@ use crate::job::values;
 use crate::job::write_all;
 use std::sync::Arc;
 use std::sync::Barrier;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -112,6 +113,48 @@ fn writers_wait_for_readers_of_other_nodes_or_do_not() {
 }
 
 #[test]
+fn ranks_that_may_miss_steps_are_given_the_same_ones_of_all_nodes() {
+    const STEPS: u64 = 120;
+    // Three nodes have writers, of which each rank asks its own one first; and one has none.
+    let ranks = [0, 1, 2].map(|node| ("sim", node));
+    let ranks = [&ranks[..], &[("ana", 0), ("ana", 1), ("ana", 2), ("ana", 3)]].concat();
+    for queue in [1, 2] {
+        let (job, all) = (Job::new(), Mutex::new(Vec::new()));
+        job.run(&ranks, |part, rank| {
+            let me = rank.coupling.rank();
+            let is_slow = |step: u64, of: u64| (step + me).is_multiple_of(of);
+            if part == "sim" {
+                let mut writer = rank.write("sim", |w| (w.readers, w.queue) = (1, queue)).unwrap();
+                let variable = writer.define(array(&SHAPE)).unwrap();
+                let mine = rows(SHAPE, me, 3);
+                for step in 0..STEPS {
+                    writer.begin().unwrap();
+                    writer.put(variable, &mine, &values(step, &mine)).unwrap();
+                    writer.end().unwrap();
+                    if is_slow(step, 10) {
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                }
+                return writer.close().unwrap();
+            }
+            let mut reader = rank.read("sim", |r| r.behind = Behind::Drop).unwrap();
+            let (mut had, mine) = (Vec::new(), columns(SHAPE, me, 4));
+            while let Some(step) = reader.next_step().unwrap() {
+                assert_eq!(step.get("T", &mine).unwrap().bytes(), values(step.number(), &mine));
+                had.push(step.number());
+                if is_slow(had.len() as u64, 4) {
+                    thread::sleep(Duration::from_millis(5));
+                }
+            }
+            all.lock().unwrap().push(had);
+        });
+        let all = all.into_inner().unwrap();
+        assert_eq!(all[0].last(), Some(&(STEPS - 1)));
+        assert!(all.len() == 4 && all.iter().all(|had| *had == all[0]), "{all:?}");
+    }
+}
+
+#[test]
 fn steps_that_stay_can_be_had_again_and_what_is_had_stays() {
     let job = Job::new();
     let (over, told) = std::sync::mpsc::channel::<()>();
@@ -195,7 +238,7 @@ fn who_comes_again_has_its_old_place_as_soon_as_its_farewell_is_heard() {
             scope.spawn(move || {
                 let fabric = Between::new(Arc::new(inner), late.clone());
                 let part = if node == 0 { "sim" } else { "ana" };
-                let coupling = Coupling::new(Arc::new(fabric), part, &spaces).unwrap();
+                let coupling = Coupling::new(Arc::new(fabric), part, &spaces, LONG).unwrap();
                 let rank = Rank { coupling };
                 if node == 0 {
                     let mut writer = rank.write("sim", |_| {}).unwrap();
