@@ -18,14 +18,10 @@
 module stead_mpi_stream
     use, intrinsic :: iso_c_binding
     use stead_stream, only: stead_coupling_member, stead_coupling_ranks
+    use stead_stream_c, only: c_texts, put_texts
     implicit none
     private
     public :: stead_mpi_coupling, stead_mpi_part
-
-    ! A text that C reads to its end.
-    type text
-        character(kind=c_char), allocatable :: all(:)
-    end type
 
     interface
         integer(c_int) function c_make(communicator, fabric, why) bind(C, name='stead_mpi_make_f')
@@ -58,18 +54,10 @@ contains
         integer(c_int), intent(out) :: status
         character(*), intent(in), optional :: dataspaces(:)
         integer(c_int), target :: handle
-        type(text), allocatable, target :: texts(:)
-        type(c_ptr), allocatable :: places(:)
-        integer :: n, i
-        n = 0
-        if (present(dataspaces)) n = size(dataspaces)
-        allocate(texts(n), places(n))
-        do i = 1, n
-            texts(i)%all = chars(trim(dataspaces(i)))
-            places(i) = c_loc(texts(i)%all)
-        end do
+        type(c_texts), target :: spaces
+        call put_texts(spaces, dataspaces)
         handle = int(communicator, c_int)
-        status = c_coupling(c_funloc(c_make), c_loc(handle), trim(part) // c_null_char, places, int(n, c_size_t), coupling, &
+        status = c_coupling(c_funloc(c_make), c_loc(handle), trim(part) // c_null_char, spaces%places, spaces%count, coupling, &
             c_null_ptr)
     end subroutine
 
@@ -91,14 +79,4 @@ contains
         call MPI_COMM_CREATE_GROUP(communicator, mine, tag, part, ierror)
         call MPI_GROUP_FREE(mine, code)
     end subroutine
-
-    pure function chars(text) result(all)
-        character(*), intent(in) :: text
-        character(kind=c_char) :: all(len(text) + 1)
-        integer :: i
-        do i = 1, len(text)
-            all(i) = text(i:i)
-        end do
-        all(len(text) + 1) = c_null_char
-    end function
 end module
