@@ -44,7 +44,7 @@ module stead_stream_told
 
     type, bind(C) :: attribute
         type(c_ptr) :: key = c_null_ptr
-        integer(c_int) :: kind = 0
+        integer(c_int) :: sort = 0
         logical(c_bool) :: is_list = .false.
         integer(c_size_t) :: count = 0
         type(c_ptr) :: texts = c_null_ptr, ints = c_null_ptr, doubles = c_null_ptr
@@ -243,7 +243,7 @@ contains
         i = 1
         if (present(item)) i = item
         call find(step, name, key, found, status)
-        if (status == 0 .and. found%kind /= STEAD_TEXT) call lack(step, name, trim(key) // ' as text', status)
+        if (status == 0 .and. found%sort /= STEAD_TEXT) call lack(step, name, trim(key) // ' as text', status)
         if (status == 0 .and. (i < 1 .or. i > found%count)) then
             write (which, '(i0)') i
             call lack(step, name, trim(key) // ' with text ' // trim(which), status)
@@ -288,7 +288,7 @@ contains
         type(attribute) :: found
         integer(c_int64_t), pointer :: ints(:)
         call find(step, name, key, found, status)
-        if (status == 0 .and. found%kind /= STEAD_INT) call lack(step, name, trim(key) // ' as a whole number', status)
+        if (status == 0 .and. found%sort /= STEAD_INT) call lack(step, name, trim(key) // ' as a whole number', status)
         if (status /= 0) found%count = 0
         allocate(value(found%count))
         if (found%count == 0) return
@@ -305,11 +305,11 @@ contains
         integer(c_int64_t), pointer :: ints(:)
         real(c_double), pointer :: doubles(:)
         call find(step, name, key, found, status)
-        if (status == 0 .and. found%kind == STEAD_TEXT) call lack(step, name, trim(key) // ' as a number', status)
+        if (status == 0 .and. found%sort == STEAD_TEXT) call lack(step, name, trim(key) // ' as a number', status)
         if (status /= 0) found%count = 0
         allocate(value(found%count))
         if (found%count == 0) return
-        if (found%kind == STEAD_INT) then
+        if (found%sort == STEAD_INT) then
             call c_f_pointer(found%ints, ints, [found%count])
             value(:) = real(ints, c_double)
         else
@@ -330,7 +330,7 @@ contains
         type(attribute) :: found
         status = c_attribute(step, trim(name) // c_null_char, int(i - 1, c_size_t), found, c_sizeof(found), c_null_ptr)
         call read_text(found%key, key)
-        if (present(kind)) kind = found%kind
+        if (present(kind)) kind = found%sort
         if (present(count)) count = found%count
     end subroutine
 

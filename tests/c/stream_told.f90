@@ -78,7 +78,8 @@ contains
         if (any(steps /= [0, 1, 2])) error stop 'other numbers of steps'
         call stead_reader_next(reader, step, status)
         call must(status)
-        if (stead_step_number(step) /= 0 .or. stead_step_dropped(step) /= 0) error stop 'another step'
+        if (stead_step_number(step) /= 0) error stop 'another step'
+        if (stead_step_dropped(step) /= 0) error stop 'steps that were missed'
         ! One that comes later, and is given again in its turn.
         call stead_reader_at(reader, 2_c_int64_t, other, status)
         call must(status)
@@ -104,13 +105,15 @@ contains
         end do
         call stead_reader_next_within(reader, one, step, status)
         call must(status)
-        if (c_associated(step) .or. stead_reader_is_over(reader)) error stop 'an end that is none'
+        if (c_associated(step)) error stop 'a step that nobody has put'
+        if (stead_reader_is_over(reader)) error stop 'an end that is none'
         call tells_events(writer, '"here"')
         call stead_writer_close(writer, status)
         call must(status)
         call stead_reader_next_within(reader, wait, step, status)
         call must(status)
-        if (c_associated(step) .or. .not. stead_reader_is_over(reader)) error stop 'no end'
+        if (c_associated(step)) error stop 'a step too many'
+        if (.not. stead_reader_is_over(reader)) error stop 'no end'
         call stead_reader_close(reader)
         if (stead_reader_is_over(reader)) error stop 'the end of what is no reader'
     end subroutine

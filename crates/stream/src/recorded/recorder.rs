@@ -412,7 +412,7 @@ impl Thread {
             |job: &Job| self.limit.is_none_or(|limit| taken.saturating_add(job.bytes) <= limit);
         let wanted = state.jobs.iter().position(is_wanted);
         let wanted = wanted.and_then(|at| Some((at, state.jobs.get(at)?)));
-        let wanted = wanted.filter(|(_, job)| fits(job)).map(|(at, job)| (at, job.bytes));
+        let wanted = wanted.filter(|&(_, job)| fits(job)).map(|(at, job)| (at, job.bytes));
         let quotas = self.quotas.as_ref().zip(wanted);
         let lacks = quotas.filter(|(of, (_, bytes))| !of.has_room(&self.board, &guard, *bytes));
         let is_old = quotas.is_some_and(|(of, _)| of.is_due(&self.board, &guard));
