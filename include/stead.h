@@ -1168,12 +1168,15 @@ typedef struct stead_stream_writer_options {
     const struct stead_coupling *coupling;
     /**
      * Where all steps are recorded, too, as they are written: a folder, by its path or in a dataspace, such as "nvme0://runs/sim", or NULL.
-     * It is made if it is not there, and has no steps yet. Readers open it as a stream, while this one goes on and after that.
+     * It is made if it is not there, and has no steps yet. Readers open it as a stream, while this one goes on and after that. If a quota of
+     * a dataspace leaves no room, the next call fails with STEAD_NO_SPACE, as if the device were full.
      */
     const char *persist;
     /**
      * Where steps are recorded that readers with STEAD_STREAM_SPILL have not had when there is no room for them in memory: a folder, which
-     * goes with the stream, or NULL. Not with `persist`, which serves such readers, too.
+     * goes with the stream, or NULL; or "auto", the first dataspace that has room for `spill_limit` bytes, or else for as many as `memory`:
+     * those of this node go before those of all nodes, and then it goes by names. If a quota leaves no room, writers wait for those readers,
+     * too. Not with `persist`, which serves such readers, too.
      */
     const char *spill;
     /**
@@ -3626,7 +3629,8 @@ void stead_coupling_free(struct stead_coupling *coupling);
  *
  * Errors: STEAD_USAGE if other writers say something else of the stream, or somebody is this one already, for options that make no
  * sense, and if there are steps of another stream where this one is to be recorded; STEAD_PERMISSION if the folder of streams is not
- * private to this user; STEAD_LIMIT if this process may have no more files open; STEAD_NO_SPACE; STEAD_TIMEOUT.
+ * private to this user; STEAD_LIMIT if this process may have no more files open; STEAD_NO_SPACE, also if no dataspace has
+ * room for what is to spill; STEAD_TIMEOUT.
  */
 stead_status stead_stream_writer_open(const char *name,
                                       const struct stead_stream_writer_options *options,

@@ -18,14 +18,10 @@
 module stead_mpi_stream
     use, intrinsic :: iso_c_binding
     use stead_stream, only: stead_coupling_member, stead_coupling_ranks
+    use stead_stream_c, only: c_texts, put_texts
     implicit none
     private
     public :: stead_mpi_coupling, stead_mpi_part
-
-    ! A text that C reads to its end.
-    type text
-        character(kind=c_char), allocatable :: all(:)
-    end type
 
     ! A communicator, and how long its ranks are waited for: stead_mpi_within of stead_mpi.h.
     type, bind(C) :: c_within
@@ -68,21 +64,13 @@ contains
         integer(c_int64_t), intent(in), optional :: timeout_ms
         integer(c_int), target :: handle
         type(c_within), target :: within
-        type(text), allocatable, target :: texts(:)
-        type(c_ptr), allocatable :: places(:)
-        integer :: n, i
-        n = 0
-        if (present(dataspaces)) n = size(dataspaces)
-        allocate(texts(n), places(n))
-        do i = 1, n
-            texts(i)%all = chars(trim(dataspaces(i)))
-            places(i) = c_loc(texts(i)%all)
-        end do
+        type(c_texts), target :: spaces
+        call put_texts(spaces, dataspaces)
         handle = int(communicator, c_int)
         within%communicator = c_loc(handle)
         within%timeout_ms = 0
         if (present(timeout_ms)) within%timeout_ms = timeout_ms
-        status = c_coupling(c_funloc(c_make), c_loc(within), trim(part) // c_null_char, places, int(n, c_size_t), &
+        status = c_coupling(c_funloc(c_make), c_loc(within), trim(part) // c_null_char, spaces%places, spaces%count, &
             within%timeout_ms, coupling, c_null_ptr)
     end subroutine
 
@@ -104,14 +92,4 @@ contains
         call MPI_COMM_CREATE_GROUP(communicator, mine, tag, part, ierror)
         call MPI_GROUP_FREE(mine, code)
     end subroutine
-
-    pure function chars(text) result(all)
-        character(*), intent(in) :: text
-        character(kind=c_char) :: all(len(text) + 1)
-        integer :: i
-        do i = 1, len(text)
-            all(i) = text(i:i)
-        end do
-        all(len(text) + 1) = c_null_char
-    end function
 end module

@@ -49,7 +49,7 @@ struct writer_options {
     /// Programs on several nodes of which this is one; `rank` and `writers` are those of its part.
     const stead_coupling *coupling = nullptr;
     /// Folders, by their paths or in dataspaces: where all steps are recorded, and where those are that readers with STEAD_STREAM_SPILL
-    /// are behind by. None if they are empty.
+    /// are behind by; for the latter also "auto", the first dataspace that has room. None if they are empty.
     std::string persist{};
     std::string spill{};
     /// Bytes that the files of the latter may take; 0 for as many as the disk has.

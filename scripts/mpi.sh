@@ -82,7 +82,7 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
     # Not all that it calls has an interface in the module of MPI.
     "$fortran" -std=gnu -no-pie -Wall -Werror -rdynamic -J"$out" include/stead_mpi_io.f90 tests/mpi/asking.f90 -o "$out/asking-fortran" \
       "-L$out" -lstead_mpi_io "${libraries[@]}"
-    streams=(include/stead_stream.f90 include/stead_mpi_stream.f90)
+    streams=(include/stead_stream.f90 include/stead_stream_told.f90 include/stead_mpi_stream.f90)
     "$fortran" -std=f2018 -Wall -Wextra -Werror -J"$out" "${streams[@]}" tests/mpi/coupled.f90 -o "$out/coupled-fortran" "${libraries[@]}"
     "$fortran" -std=f2018 -Wall -Wextra -Werror -J"$out" "${streams[@]}" include/stead_mpi_stream_f08.f90 \
       examples/mpi/coupled_simulation.f90 -o "$out/coupled_simulation-f08" "${libraries[@]}"

@@ -51,11 +51,11 @@ class Installed:
         return program
 
     def compile_fortran(self, source: Path, into: Path, *flags: str) -> Path:
-        """Compiles a program in Fortran with the module of streams, which is installed as its source."""
+        """Compiles a program in Fortran with the modules of streams, which are installed as their sources."""
         program = into / source.stem
-        module = self.prefix / "include" / "stead_stream.f90"
+        modules = [self.prefix / "include" / name for name in ("stead_stream.f90", "stead_stream_told.f90")]
         words = ["-std=f2018", "-g1", "-Wall", "-Wextra", "-Werror", f"-J{into}", *flags]
-        run("gfortran", *words, module, source, "-o", program, *self.pkg_config("--libs"), "-pthread", "-lm")
+        run("gfortran", *words, *modules, source, "-o", program, *self.pkg_config("--libs"), "-pthread", "-lm")
         return program
 
     def run(self, *args, **kwargs) -> str:

@@ -319,6 +319,12 @@ static void outlives_memory() {
     st::remove(files, false, spaces);
     how.spill_limit = 1;
     CHECK(fails(stead::kind::usage, "a limit for what spills", [&] { st::writer("other", how); }));
+    // What lies in memory is no place to spill to.
+    how = writes();
+    how.dataspaces.push_back("disk=" + spaces.at(0).substr(7));
+    how.spill = "auto";
+    how.spill_limit = ~std::uint64_t{0};
+    CHECK(fails(stead::kind::no_space, "no dataspace has room", [&] { st::writer("large", how); }));
 }
 
 // In memory: `stream FOLDER`.

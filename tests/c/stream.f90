@@ -3,6 +3,7 @@
 program options_of_streams
     use, intrinsic :: iso_c_binding
     use stead_stream
+    use stead_stream_told
     implicit none
     integer(c_int64_t), parameter :: one = 1, wait = 60000, few = 4, two = 2, many = 2000
     integer(c_int64_t), parameter :: b20 = 2_c_int64_t**20, b32 = 2_c_int64_t**32, b39 = 2_c_int64_t**39, b40 = 2_c_int64_t**40
@@ -16,25 +17,6 @@ program options_of_streams
     real(c_float), target :: pixels(few, two)
     integer(c_int8_t), target :: bytes(many), some(few)
     character(1024) :: folder
-
-    type, bind(C) :: attribute
-        type(c_ptr) :: key = c_null_ptr
-        integer(c_int) :: kind = 0
-        logical(c_bool) :: is_list = .false.
-        integer(c_size_t) :: count = 0
-        type(c_ptr) :: texts = c_null_ptr, ints = c_null_ptr, doubles = c_null_ptr
-    end type
-
-    interface
-        integer(c_int) function find_attribute(step, name, key, found, bytes, error) &
-                bind(C, name='stead_stream_step_find_attribute')
-            import :: c_int, c_char, c_ptr, c_size_t, attribute
-            type(c_ptr), value :: step, error
-            character(kind=c_char), intent(in) :: name(*), key(*)
-            type(attribute), intent(inout) :: found
-            integer(c_size_t), value :: bytes
-        end function
-    end interface
 
     call get_command_argument(1, folder)
     call stead_writer_open('sim  ', writer, status, keep=one, timeout_ms=wait, persist=folder)
@@ -193,16 +175,13 @@ contains
         call stead_step_free(step)
     end subroutine
 
-    ! By names without blanks, as a reader in C asks.
     subroutine is_in_kelvin(of)
         character(*), intent(in) :: of
-        type(attribute) :: found
-        type(c_ptr), pointer :: texts(:)
-        character(kind=c_char), pointer :: text(:)
-        call must(find_attribute(step, of // c_null_char, 'units' // c_null_char, found, c_sizeof(found), c_null_ptr))
-        call c_f_pointer(found%texts, texts, [1])
-        call c_f_pointer(texts(1), text, [2])
-        if (text(1) /= 'K' .or. text(2) /= c_null_char) error stop 'other units'
+        character(:), allocatable :: text
+        call stead_step_attribute(step, of, 'units', text, status)
+        call must(status)
+        ! Blanks at its end would be part of it.
+        if (text /= 'K' .or. len(text) /= 1) error stop 'other units'
     end subroutine
 
     subroutine must(status)

@@ -618,7 +618,8 @@ static void comes(void) {
 static void outlives(void) {
     stead_stream_writer_options wo = writes();
     stead_stream_reader_options ro = reads();
-    char files[4096];
+    char files[4096], disk[4096];
+    const char *both[2];
     stead_stream_writer *w = NULL;
     stead_stream_reader *r, *late = NULL;
     stead_stream_step *step;
@@ -676,7 +677,16 @@ static void outlives(void) {
     wo = writes();
     wo.spill_limit = 1;
     FAILS(STEAD_USAGE, "a limit for what spills", stead_stream_writer_open("other", &wo, &w, &e));
-    wo.spill_limit = 0;
+    /* In whatever dataspace has room: none in memory. */
+    snprintf(disk, sizeof disk, "disk=%s", given + strlen("memory="));
+    both[0] = given;
+    both[1] = disk;
+    wo.dataspaces = both;
+    wo.dataspaces_count = 2;
+    wo.spill = "auto";
+    wo.spill_limit = UINT64_MAX;
+    FAILS(STEAD_NO_SPACE, "no dataspace has room", stead_stream_writer_open("large", &wo, &w, &e));
+    wo = writes();
     w = writer("plain", &wo);
     ro.start = STEAD_STREAM_FIRST;
     FAILS(STEAD_USAGE, "not recorded", stead_stream_reader_open("plain", &ro, &r, &e));

@@ -58,18 +58,33 @@ def test_cpp_under_valgrind(installed, tmp_path, memory):
     assert " 0 failed" in installed.run(*VALGRIND, program, memory, cwd=tmp_path)
 
 
-@pytest.mark.parametrize("checker", ["sanitizers", "valgrind"])
-def test_options_in_fortran(installed, tmp_path, memory, checker):
+def in_fortran(installed, tmp_path, memory, checker, source, *words) -> None:
+    """A test program, with streams in this folder unless it says another one."""
     if not shutil.which("gfortran"):
         pytest.skip("there is no gfortran")
     flags, before = (SANITIZERS, []) if checker == "sanitizers" else ([], VALGRIND)
-    program = installed.compile_fortran(HERE / "stream.f90", tmp_path, *flags)
+    program = installed.compile_fortran(HERE / source, tmp_path, *flags)
     config = tmp_path / "stead.toml"
     config.write_text(f'[dataspace.memory]\npath = "{memory}"\n')
     env = {**installed.env, "STEAD_CONFIG": str(config)}
-    words = [*before, program, memory / "files"]
+    words = [*before, program, *words]
     done = subprocess.run([str(w) for w in words], env=env, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, "all is well\n"), done.stderr
+
+
+@pytest.mark.parametrize("checker", ["sanitizers", "valgrind"])
+def test_options_in_fortran(installed, tmp_path, memory, checker):
+    in_fortran(installed, tmp_path, memory, checker, "stream.f90", memory / "files")
+
+
+@pytest.mark.parametrize("checker", ["sanitizers", "valgrind"])
+def test_what_is_told_in_fortran(installed, tmp_path, memory, checker):
+    own, disk = memory / "own", tmp_path / "disk"
+    own.mkdir(0o700)
+    disk.mkdir()
+    in_fortran(installed, tmp_path, memory, checker, "stream_told.f90", own, disk)
+    # All of it was in the dataspaces that the program has named.
+    assert list(memory.iterdir()) == [own]
 
 
 class Programs:

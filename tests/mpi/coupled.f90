@@ -8,6 +8,7 @@ program coupled
     use, intrinsic :: iso_fortran_env, only: error_unit
     use mpi
     use stead_stream
+    use stead_stream_told
     use stead_mpi_stream
     implicit none
     integer(c_int64_t), parameter :: nx = 30, ny = 12, steps = 4, wait = 60000
@@ -71,7 +72,9 @@ contains
         allocate(columns(nx, mine))
         call stead_writer_open('coupled', writer, status, readers=1_c_int64_t, timeout_ms=wait, coupling=part)
         call must(status)
-        call stead_writer_define(writer, 'T', STEAD_F64, [nx, ny], t, status)
+        call stead_writer_define(writer, 'T', STEAD_F64, [nx, ny], t, status, dims=['row   ', 'column'])
+        call must(status)
+        call stead_writer_attribute(writer, t, 'levels', [2_c_int64_t, 3_c_int64_t], status)
         call must(status)
         do step = 0, steps - 1
             do y = 1, mine
@@ -91,7 +94,8 @@ contains
     subroutine reads()
         integer(c_int64_t) :: first, mine, step, x, y
         real(c_double), allocatable, target :: rows(:, :)
-        type(c_ptr) :: reader, it
+        real(c_double), pointer :: seen(:, :)
+        type(c_ptr) :: reader, it, data, array
         first = nx * stead_coupling_rank(part) / ranks
         mine = nx * (stead_coupling_rank(part) + 1) / ranks - first
         allocate(rows(mine, ny))
@@ -109,12 +113,35 @@ contains
                     if (nint(rows(x, y) - element(step, first + x, y), c_int64_t) /= 0) call wrong('an element')
                 end do
             end do
+            call is_told(it)
+            ! What lies on several nodes is copied together. It stays when the step has gone.
+            call stead_step_view(it, 'T', [first + 1, 1_c_int64_t], [mine, ny], data, array, status)
+            call must(status)
             call stead_step_free(it)
+            call c_f_pointer(data, seen, [mine, ny])
+            if (any(abs(seen - rows) > 0.5_c_double)) call wrong('an element that is looked at')
+            call stead_array_free(array)
         end do
         call stead_reader_next(reader, it, status)
         call must(status)
         if (c_associated(it)) call wrong('a step too many')
         call stead_reader_close(reader)
+    end subroutine
+
+    ! What is said of the array, also by writers of other nodes.
+    subroutine is_told(it)
+        type(c_ptr), intent(in) :: it
+        character(:), allocatable :: dim
+        integer(c_int64_t), allocatable :: levels(:), from(:), starts(:, :), counts(:, :)
+        call stead_step_dim(it, 'T', 2_c_int64_t, dim, status)
+        call must(status)
+        if (dim /= 'column') call wrong('the name of a dimension')
+        call stead_step_attribute(it, 'T', 'levels', levels, status)
+        call must(status)
+        if (sum(levels) /= 5) call wrong('levels')
+        call stead_step_parts(it, 'T', from, starts, counts, status)
+        call must(status)
+        if (size(from) /= writers .or. sum(counts(2, :)) /= ny .or. any(starts(1, :) /= 1)) call wrong('parts')
     end subroutine
 
     pure real(c_double) function element(step, x, y)

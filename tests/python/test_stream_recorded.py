@@ -148,6 +148,50 @@ def test_options_that_cannot_be(spaces):
             stead.reader("sim", behind="spill", dataspaces=spaces)
 
 
+def agreed(monkeypatch, tmp_path, spaces, **more: str) -> None:
+    """Has this process know these dataspaces, of some of which more is said."""
+    file = tmp_path / "stead.toml"
+    lines = (f'[dataspace.{name}]\npath = "{path}"\n{more.get(name, "")}\n' for name, path in spaces.items())
+    file.write_text("".join(lines), encoding="utf-8")
+    monkeypatch.setenv("STEAD_CONFIG", str(file))
+
+
+def test_a_quota_of_the_dataspace_is_kept(spaces, tmp_path, monkeypatch):
+    agreed(monkeypatch, tmp_path, spaces, disk='user_quota = "3MiB"')
+    says = "recorded no more: step 2: 1.0 MiB are needed in dataspace 'disk', which has 3.0 MiB for each user"
+    with pytest.raises(stead.NoSpaceError, match=says), stead.writer("sim", persist="disk://run", memory="4MiB", timeout=PATIENCE) as w:
+        for n in range(1000):
+            with w.step():
+                w.put("T", np.full(1 << 17, n, "f8"))
+    with stead.reader("disk://run") as r:
+        assert r.steps == [0, 1]
+        assert all((r.next()["T"] == n).all() for n in range(2))
+        with pytest.raises(stead.PeerError, match="could not record it, after step 1"):
+            r.next()
+    used = sum(file.stat().st_blocks * 512 for file in Path(spaces["disk"]).rglob("*"))
+    assert used <= 3 << 20
+
+
+def test_a_place_to_spill_is_chosen(spaces, tmp_path, monkeypatch):
+    if subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True).stdout.strip() in ("tmpfs", "ramfs"):
+        pytest.skip("this folder lies in memory")
+    (tmp_path / "all").mkdir()
+    there = {**spaces, "all": str(tmp_path / "all")}
+    agreed(monkeypatch, tmp_path, there, all="shared = true")
+    with stead.writer("sim", spill="auto", spill_limit="1MiB", timeout=PATIENCE) as w:
+        (folder,) = Path(spaces["disk"]).glob(".spilled-*/sim-*")
+        assert (folder / "stream.json").exists() and not list((tmp_path / "all").iterdir())
+        with w.step():
+            w.put("T", grid(0))
+    assert stead.remove_stream("sim") and not folder.exists()
+    with pytest.raises(stead.NoSpaceError, match="no dataspace has room for the .* that stream 'sim' may spill: 'disk' has "):
+        stead.writer("sim", spill="auto", spill_limit=1 << 62, timeout=PATIENCE)
+    # A path is a folder, whatever it is called.
+    monkeypatch.chdir(tmp_path)
+    with stead.writer("other", spill=Path("auto"), timeout=PATIENCE):
+        assert (tmp_path / "auto" / "stream.json").exists()
+
+
 def configured(spaces, tmp_path) -> dict[str, str]:
     """The environment of programs that have these dataspaces."""
     file = tmp_path / "stead.toml"

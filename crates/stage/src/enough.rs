@@ -9,9 +9,7 @@ use stead_store::Folder;
 pub(crate) fn free(place: &Place) -> Result<Option<u64>> {
     // Buckets have no end.
     let Place::Folder(folder) = place else { return Ok(None) };
-    let stat = rustix::fs::fstatvfs(folder)
-        .map_err(|e| Error::io("look at the room of", folder.shown(), e.into()))?;
-    Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize)))
+    folder.free().map(Some)
 }
 
 /// True if the file systems may share the blocks of both sides.

@@ -476,18 +476,10 @@ impl Place {
 
     /// Device and number of it and of all folders that it lies in.
     pub(crate) fn ancestors(&self, path: &Path) -> Vec<(u64, u64)> {
-        use std::os::unix::fs::MetadataExt;
         match self {
             // Who clears something walks down to what is kept.
             Place::Far(_) => Vec::new(),
-            Place::Folder(folder) => {
-                let Ok(base) = std::fs::canonicalize(folder.shown()) else { return Vec::new() };
-                let whole = base.join(path);
-                // One that cannot be looked at cannot be walked through, either.
-                let of =
-                    |path: &Path| std::fs::symlink_metadata(path).map(|m| (m.dev(), m.ino())).ok();
-                whole.ancestors().skip(1).filter_map(of).collect()
-            }
+            Place::Folder(folder) => folder.ancestors(path),
             Place::Bucket(p) => {
                 let whole = Path::new(&p.path).join(path);
                 let key = |path: &Path| {

@@ -11,6 +11,7 @@ use std::path::Path;
 use stead_core::layout::{Spaces, Terms};
 use stead_core::{BucketUrl, Cancel, Error, Result};
 use stead_store::device::Device;
+use stead_store::quota;
 
 /// A dataspace in numbers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -184,7 +185,7 @@ fn look(
         (usage.owner, usage.group) = (Some(meta.uid), Some(meta.gid));
         usage.mode = Some(format!("{:04o}", meta.mode));
     }
-    let used = rules::used(place, terms, cancel)?;
+    let used = quota::used(place, terms, cancel)?;
     (usage.quota_used, usage.user_quota_used) = (used.all, used.own);
     if terms.memory && !stead_store::tier::is_memory(folder) {
         return Err(Error::usage("this folder does not lie in memory").at_path(folder.shown()));

@@ -4,13 +4,15 @@
 
 use crate::atomic::{AtomicFile, sync_folder};
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, makedev,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags,
+    makedev,
 };
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use stead_core::{Error, Kind, Result};
@@ -124,6 +126,17 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLO
 impl AsFd for Folder {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// A file that somebody has locked. It is given back when this is dropped, also where a process that was forked since has it open, and goes
+/// with its process.
+#[derive(Debug)]
+pub struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 
@@ -285,6 +298,25 @@ impl Folder {
         Meta::of_file(&self.fd).map_err(|e| Error::io("look at", &self.shown, e))
     }
 
+    /// Bytes that this user may still write here, as far as the file system tells.
+    ///
+    /// # Errors
+    /// System errors.
+    pub fn free(&self) -> Result<u64> {
+        let stat = rustix::fs::fstatvfs(&self.fd)
+            .map_err(|e| Error::io("look at the room of", &self.shown, e.into()))?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    /// Device and number of the folders that what is `path` in this one lies in, from that one up, as far as they can be looked at: what
+    /// cannot cannot be walked through, either. None if the folder is not where it was found.
+    pub fn ancestors(&self, path: &Path) -> Vec<(u64, u64)> {
+        let Ok(base) = std::fs::canonicalize(&self.shown) else { return Vec::new() };
+        let whole = base.join(path);
+        let of = |path: &Path| std::fs::symlink_metadata(path).map(|m| (m.dev(), m.ino())).ok();
+        whole.ancestors().skip(1).filter_map(of).collect()
+    }
+
     /// What the system tells of a name; `None` if it is not there.
     ///
     /// # Errors
@@ -351,6 +383,19 @@ impl Folder {
         rustix::fs::openat(&self.fd, name, flags, Mode::empty())
             .map(File::from)
             .map_err(|e| self.failed("open", name, e))
+    }
+
+    /// Locks a file, unless somebody else has: `None` then. Waits for nobody.
+    ///
+    /// # Errors
+    /// As [`Folder::open_file`].
+    pub fn lock_if_free(&self, name: &OsStr) -> Result<Option<Locked>> {
+        let file = self.reopen_file(name)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Locked(file))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(e) => Err(self.failed("lock", name, e)),
+        }
     }
 
     /// A new file, which appears as a whole or not at all: in place of one that has the name, or where none has it if `new`.
@@ -551,6 +596,24 @@ mod tests {
 
     fn name(text: &str) -> &OsStr {
         OsStr::new(text)
+    }
+
+    #[test]
+    fn a_file_is_locked_by_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Folder::open(dir.path()).unwrap();
+        let e = root.lock_if_free(name("f")).unwrap_err();
+        assert_eq!(e.kind(), Kind::NotFound);
+        drop(root.create_file(name("f"), 0o600).unwrap());
+        let locked = root.lock_if_free(name("f")).unwrap();
+        assert!(locked.is_some() && root.lock_if_free(name("f")).unwrap().is_none());
+        // Whoever else has it open.
+        let Some(Locked(file)) = &locked else { return };
+        let other = file.try_clone().unwrap();
+        drop(locked);
+        assert!(root.lock_if_free(name("f")).unwrap().is_some());
+        drop(other);
+        assert!(root.free().is_ok());
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod leaving;
 mod lock;
 #[cfg(all(test, feature = "shuttle"))]
 mod model;
+mod room;
 mod seats;
 mod steps;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use stead_core::limits;
 pub(crate) use counts::{Elsewhere, Members};
 pub(crate) use groups::{From, Group, Rule};
 pub(crate) use lock::Guard;
+pub(crate) use room::Look;
 pub(crate) use seats::{Needed, Reader, Seat, Standing, Taken};
 pub(crate) use steps::{Begun, Entry, Full, Next};
 
@@ -74,10 +76,14 @@ const HURRY: usize = 21;
 const PEAK: usize = 22;
 /// The namespace of the numbers of processes that are named here.
 const NAMESPACE: usize = 23;
-/// What is recorded is not kept.
-const SPILLS: usize = 25;
 /// When somebody last looked who has ended, in nanoseconds since 1970.
 const LOOKED_AT: usize = 24;
+/// What is recorded is not kept.
+const SPILLS: usize = 25;
+/// Bytes that quotas left for files when somebody last looked, and one; what files had then; and when to look again, in nanoseconds since 1970.
+const ROOM: usize = 26;
+const ROOM_FILES: usize = 27;
+const ROOM_NEXT: usize = 28;
 
 const LIVE: u64 = 0;
 const ENDED: u64 = 1;

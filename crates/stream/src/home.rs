@@ -23,7 +23,7 @@ use stead_core::{Error, Kind, Result, limits};
 use stead_store::region::SPACE;
 use stead_store::{Folder, Root, Watch, Words, process};
 
-const BOARD: &str = "board";
+pub(crate) const BOARD: &str = "board";
 /// Somebody else may found, or remove, a stream at the same time, so often in a row.
 const AGAIN: usize = 100;
 /// A stream that has ended and that nobody has read stays so long.
@@ -63,18 +63,12 @@ impl Home {
     /// # Errors
     /// Those of [`Root::open`]; `Permission` if it is somebody else's.
     pub fn open(spaces: &Spaces) -> Result<Home> {
-        let root = Root::open(spaces, SPACE)?;
-        let user = process::user();
-        let (folder, _) = root.folder().make(OsStr::new(&format!(".streams-{user}")), true)?;
-        let meta = folder.own_meta().map_err(|e| e.at_path(folder.shown()))?;
-        if meta.uid == user && meta.mode & 0o077 == 0 {
-            let terms = spaces.terms(SPACE);
-            let budget = terms.and_then(|of| of.quota.into_iter().chain(of.user_quota).min());
-            return Ok(Home { folder, budget });
-        }
-        Err(Error::new(Kind::Permission, "this folder is not private to this user")
-            .at_path(folder.shown())
-            .with_hint("let [dataspace.memory] of stead.toml name another folder in memory"))
+        let root = Root::open(spaces, SPACE)?.folder();
+        let hint = "let [dataspace.memory] of stead.toml name another folder in memory";
+        let folder = private(&root, &format!(".streams-{}", process::user()), hint)?;
+        let terms = spaces.terms(SPACE);
+        let budget = terms.and_then(|of| of.quota.into_iter().chain(of.user_quota).min());
+        Ok(Home { folder, budget })
     }
 
     /// Takes the place of a writer of a stream, which is founded if the others have not done so.
@@ -471,6 +465,21 @@ impl Home {
     }
 }
 
+/// The folder of this name in another one, which is this user's alone, and is made if it is not there.
+///
+/// # Errors
+/// `Permission` with this hint if it is somebody else's, or open to others; system errors.
+pub(crate) fn private(root: &Folder, name: &str, hint: &str) -> Result<Folder> {
+    let (folder, _) = root.make(OsStr::new(name), true)?;
+    let meta = folder.own_meta().map_err(|e| e.at_path(folder.shown()))?;
+    if meta.uid == process::user() && meta.mode & 0o077 == 0 {
+        return Ok(folder);
+    }
+    Err(Error::new(Kind::Permission, "this folder is not private to this user")
+        .at_path(folder.shown())
+        .with_hint(hint))
+}
+
 /// The board in a folder; `None` if there is none yet.
 ///
 /// # Errors
@@ -534,6 +543,7 @@ fn unlike(name: &str, there: &Agreed, mine: &Agreed) -> Error {
         let Agreed { writers, keep, queue, memory, expect, all, record, .. } = a;
         let place = match record {
             0 => String::new(),
+            recorded::CHOSEN => format!(", spill '{}'", recorded::AUTO),
             place => format!(", persist in folder {:04x}", place & 0xFFFF),
         };
         let of = if all == writers { String::new() } else { format!(" of {all} here") };

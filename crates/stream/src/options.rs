@@ -4,6 +4,7 @@ use crate::board::{Agreed, From, Rule};
 use crate::clock;
 use crate::coupling::{Coupling, Placed};
 use crate::pool::Nodes;
+use crate::recorded::AUTO;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -107,6 +108,15 @@ impl fmt::Debug for Stop {
     }
 }
 
+/// Where steps are recorded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum At<'w> {
+    /// In this folder.
+    Named(&'w str),
+    /// In one that is to be chosen.
+    Chosen,
+}
+
 /// How a stream is written. All of its writers say the same, but for their rank.
 #[derive(Debug, Clone)]
 pub struct Written {
@@ -131,10 +141,14 @@ pub struct Written {
     /// Programs on several nodes of which this writer is one of a part: all ranks of it write the stream, in their order.
     pub coupling: Option<Arc<Coupling>>,
     /// Where all steps are recorded, too, as they are written: a folder, by its path or in a dataspace, which is made if it is not there.
-    /// [`Reader::open`](crate::Reader::open) of it reads them while the stream goes on, and after that.
+    /// [`Reader::open`](crate::Reader::open) of it reads them while the stream goes on, and after that. What quotas of dataspaces leave there is
+    /// kept to: where a step has no room, it is an error as of a device that is full.
     pub persist: Option<String>,
     /// Where steps are recorded that readers with [`Behind::Spill`] have not had when there is no room for them in memory: a folder, as with
-    /// `persist`, which goes with the stream. With `persist` such readers need no other one.
+    /// `persist`, which goes with the stream; or `"auto"`: a folder of its own in the first dataspace that has room for `spill_limit` bytes, or else
+    /// for as many as `memory`. Those of this node go before those that all nodes see, and then it goes by their names; such in memory, buckets
+    /// and those for jobs are left out. Where a quota leaves no room, writers wait for readers as with [`Behind::Block`]. With `persist` such
+    /// readers need no other one.
     pub spill: Option<String>,
     /// Bytes that files of steps which [spill](Written::spill) may take on this node. Beyond that writers wait for readers as with
     /// [`Behind::Block`].
@@ -175,7 +189,7 @@ impl Written {
     }
 
     /// Where steps are recorded, if they are.
-    pub(crate) fn recorded(&self) -> Result<Option<&str>> {
+    pub(crate) fn recorded(&self) -> Result<Option<At<'_>>> {
         if self.spill_limit.is_some() && self.spill.is_none() {
             return Err(Error::usage("there is a limit for what spills, and nothing does")
                 .with_hint("give spill, too; what is recorded with persist stays"));
@@ -183,7 +197,8 @@ impl Written {
         match (&self.persist, &self.spill) {
             (Some(_), Some(_)) => Err(Error::usage("a stream that is recorded spills there, too")
                 .with_hint("give persist or spill, and not both")),
-            (persist, spill) => Ok(persist.as_deref().or(spill.as_deref())),
+            (None, Some(spill)) if spill == AUTO => Ok(Some(At::Chosen)),
+            (persist, spill) => Ok(persist.as_deref().or(spill.as_deref()).map(At::Named)),
         }
     }
 

@@ -11,9 +11,9 @@ use crate::head;
 use crate::home::Home;
 use crate::index::{BlockEntry, Definition, Definitions, shown};
 use crate::memory::{is_alive, me};
-use crate::options::Written;
+use crate::options::{At, Written};
 use crate::party::{Party, Seen};
-use crate::recorded::{self, Card, Job, Of, Recorder};
+use crate::recorded::{self, CHOSEN, Card, Choice, Job, Of, Quotas, Recorder};
 use crate::report::{Cause, Puts, WriterReport};
 use crate::returns::Returns;
 use crate::stock::{Moment, Stock};
@@ -113,21 +113,25 @@ impl Writer {
     ///
     /// # Errors
     /// `Usage` if other writers say something else of the stream, or somebody is this one already, and if steps of another one were recorded
-    /// where it is to be; `Limit` if this process may have no more files open; those of the dataspace `memory`, and of the folder that steps are
-    /// recorded in.
+    /// where it is to be; `Limit` if this process may have no more files open; `NoSpace` if no dataspace has room for what is to
+    /// [spill](Written::spill) to one of them; those of the dataspace `memory`, and of the folder that steps are recorded in.
     pub fn open(name: &str, options: &Written) -> Result<Writer> {
         Writer::join(name, options).map_err(Error::of_open_files)
     }
 
     fn join(name: &str, options: &Written) -> Result<Writer> {
-        let spot = options.recorded()?.map(|at| recorded::spot(at, &options.spaces)).transpose()?;
+        let place = options.recorded()?;
+        let record = match place {
+            None => 0,
+            Some(At::Chosen) => CHOSEN,
+            Some(At::Named(at)) => recorded::spot(at, &options.spaces)?.1,
+        };
         let home = match &options.coupling {
             Some(coupling) => coupling.home().clone(),
             None => Home::open(&options.spaces)?,
         };
         let me = me()?;
         let placed = options.placed(name)?;
-        let record = spot.as_ref().map_or(0, |(_, number)| *number);
         let (seat, agreed) = (placed.seat, options.agreed(&placed, record));
         let found = home.join(name, &agreed, &placed, me)?;
         let folder = found.folder.clone();
@@ -159,26 +163,34 @@ impl Writer {
             coupling.writes(name, agreed.run);
         }
         let gone = || Error::new(Kind::Peer, format!("stream '{name}' was removed"));
-        if spot.is_none() && writer.stock.shares().is_some() {
+        if place.is_none() && writer.stock.shares().is_some() {
             let board = crate::home::look(&folder)?.ok_or_else(gone)?;
             writer.returns = Some(Returns::begin(board, writer.stock.clone())?);
         }
-        if spot.is_some()
-            && let Some(at) = options.recorded()?
-        {
-            // What a stream before it has left there may have gone since.
-            let (at, _) = recorded::spot(at, &options.spaces)?;
-            let own = |e: Error| e.and(&format!(", where stream '{name}' is recorded"));
+        if let Some(place) = place {
             let run = if agreed.run == 0 { writer.party.board.token() } else { agreed.run };
+            let card = Card::new(name, agreed.all, run, options.persist.is_none());
+            let spaces = &options.spaces;
+            let at = match place {
+                // What a stream before it has left there may have gone since.
+                At::Named(at) => recorded::spot(at, spaces)?.0,
+                At::Chosen => {
+                    let bytes = options.spill_limit.unwrap_or(options.memory);
+                    let choice = Choice { spaces, card: &card, bytes };
+                    choice.settle(&folder, writer.party.deadline(), &options.stop)?
+                }
+            };
+            let own = |e: Error| e.and(&format!(", where stream '{name}' is recorded"));
             let of = Of {
                 name,
-                card: Card::new(name, agreed.all, run, options.persist.is_none()),
+                card,
                 rank: writer.party.board.rank_of(seat),
                 seat,
                 board: crate::home::look(&folder)?.ok_or_else(gone)?,
                 stock: writer.stock.clone(),
                 me,
                 limit: options.spill_limit,
+                quotas: Quotas::of(spaces, &at, (name, me), &folder),
             };
             writer.recorder = Some(Recorder::open(&at, of).map_err(own)?);
             recorded::tell(&folder, &at)?;
@@ -324,13 +336,16 @@ impl Writer {
             }
             Full::Needed(needed) if board.is_spilled(&needed) => {
                 let (group, step) = (board.group_of(&needed), needed.step);
-                let limit = self.recorder.as_ref().and_then(|recorder| recorder.limit);
+                let recorder = self.recorder.as_ref();
+                let limit = recorder.and_then(|recorder| recorder.limit);
                 let files = limit.map_or_else(String::new, |limit| {
                     let (taken, limit) = (format_size(board.files()), format_size(limit));
                     format!(" (files have {taken} of {limit}, the spill_limit)")
                 });
+                let lacks = recorder.and_then(Recorder::lacks);
+                let lacks = lacks.map_or_else(String::new, |lacks| format!("; {lacks}"));
                 format!(
-                    "{writer}: step {step} is not recorded yet, and the readers '{group}' have not had it{files}"
+                    "{writer}: step {step} is not recorded yet, and the readers '{group}' have not had it{files}{lacks}"
                 )
             }
             Full::Needed(needed) => format!("{writer}: {}", board.who_is(&needed)),

@@ -600,17 +600,20 @@ def writer(
         comm: A communicator of mpi4py, all ranks of which are on this node and call this, or what `couple` gives: `rank` and `writers` are its own.
         persist: Where all steps are recorded, too, as they are written: a folder, by its path or in a dataspace, such as `"nvme0://runs/sim"`. It is
             made if it is not there, and has no steps of another run. `reader` of it has them while this stream goes on, and after that. A step's
-            memory is taken until it is recorded; an error of the disk is raised by the next call of the writer.
+            memory is taken until it is recorded; an error of the disk is raised by the next call of the writer, and so is that a quota of the
+            dataspace leaves no room.
         spill: Where steps are recorded that readers with `behind="spill"` have not had when there is no room for them in memory: a folder, which
-            goes with the stream. `persist` serves them, too.
+            goes with the stream; or `"auto"`, the first dataspace that has room for `spill_limit` bytes, or else for as many as `memory`: those of
+            this node go before those of all nodes, and then it goes by names. `persist` serves these readers, too.
         spill_limit: Bytes that the files of `spill` may take on this node, such as `"100GiB"`: beyond that the writer waits for these readers, too.
-            As many as the disk has, if it is not said.
+            As many as the disk has, and a quota of the dataspace leaves, if it is not said.
         dataspaces: A folder of the dataspace `memory`, where streams lie, before the one that is configured. Readers say the same. Those of a
             coupling are said to `couple`.
 
     Raises:
         UsageError: Other writers say something else of the stream, somebody is this one already, steps of another stream were recorded in the folder,
-            or `comm` has ranks on several nodes and is no coupling.
+            there is no dataspace to choose for `spill`, or `comm` has ranks on several nodes and is no coupling.
+        NoSpaceError: No dataspace has room for what is to spill.
         PermissionDeniedError: The folder of streams is not private to this user.
         LimitError: This program may have no more files open, of which each end of a stream takes some.
     """
@@ -623,8 +626,8 @@ def writer(
 
 
 def place(at: str | os.PathLike[str] | None) -> str | None:
-    """A folder, as text."""
-    return None if at is None else os.fspath(at)
+    """A folder, as text. A path is one whatever it is called, and a text may be a word that stands for something else."""
+    return at if at is None or isinstance(at, str) else called(at)
 
 
 def called(name: str | os.PathLike[str]) -> str:

@@ -28,10 +28,12 @@ pub(super) const W_WAITED: usize = 7;
 pub(super) const W_COPYING: usize = 8;
 /// While it waits for memory: bytes that it has for steps which it has not ended, and one.
 const W_WAITS: usize = 9;
-/// Bytes of files that it has, of steps which spill.
-const W_FILES: usize = 10;
+/// Bytes of files that it has.
+pub(super) const W_FILES: usize = 10;
 /// Bytes of pages that it keeps for what it puts next.
 pub(super) const W_SPARE: usize = 11;
+/// Bytes that it is about to write to files.
+pub(super) const W_CLAIMED: usize = 12;
 
 /// Words of a reader.
 pub(super) const R_WHO: usize = 0;
@@ -321,19 +323,6 @@ impl<W: Words> Board<W> {
 
     fn waiting(&self, writer: usize) -> Option<u64> {
         self.get(self.writer_at(writer) + W_WAITS).checked_sub(1)
-    }
-
-    /// Bytes of files that a writer has from now on, of steps which spill. Its recorder's own word: without the lock.
-    pub(crate) fn set_files(&self, writer: usize, bytes: u64) {
-        if writer < self.writers {
-            self.put(self.writer_at(writer) + W_FILES, bytes);
-        }
-    }
-
-    /// Bytes of files that all writers have of steps which spill.
-    pub(crate) fn files(&self) -> u64 {
-        let files = |w| self.get(self.writer_at(w) + W_FILES);
-        (0..self.writers).map(files).fold(0, u64::saturating_add)
     }
 
     /// True if another writer waits for memory, to be told when there is some.

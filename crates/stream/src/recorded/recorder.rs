@@ -4,6 +4,7 @@
 //! next call of the writer, and nothing is recorded any more: what is complete stays readable.
 
 use super::form::{self, Entry, Head, Opening, Recorded};
+use super::quotas::Quotas;
 use super::spot::{self, Card};
 use crate::board::Board;
 use crate::clock;
@@ -20,7 +21,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stead_core::{Error, Kind, Result};
+use stead_core::{Cancel, Error, Kind, Result};
 use stead_store::arena::Piece;
 use stead_store::{Folder, begin_writing, hole, process};
 
@@ -90,6 +91,8 @@ struct State {
     jobs: VecDeque<Job>,
     /// One more is being recorded.
     is_busy: bool,
+    /// What quotas leave, while that is too little for a step that is to spill.
+    lacks: Option<String>,
     /// The writer has come to its end, after so many steps, in the middle of one or not.
     closing: Option<(u64, bool)>,
     failure: Option<Failure>,
@@ -129,6 +132,8 @@ pub(crate) struct Recorder {
     pub(crate) spills: bool,
     /// Bytes that all files of what spills may take on this node.
     pub(crate) limit: Option<u64>,
+    /// Ends a look at what quotas leave.
+    looks: Option<Cancel>,
 }
 
 /// Of whom steps are recorded.
@@ -145,6 +150,8 @@ pub(crate) struct Of<'o> {
     pub(crate) me: Who,
     /// Bytes that files of what spills may take.
     pub(crate) limit: Option<u64>,
+    /// Those of the dataspaces that it is recorded in, if there are some.
+    pub(crate) quotas: Option<Quotas>,
 }
 
 impl Recorder {
@@ -158,7 +165,8 @@ impl Recorder {
         let name = of.name.to_owned();
         let desk = Arc::new(Desk::default());
         let spills = of.card.spills;
-        let Of { seat, board, stock, me, limit, .. } = of;
+        let Of { seat, board, stock, me, limit, quotas, .. } = of;
+        let looks = quotas.as_ref().map(Quotas::cancel);
         let mut thread = Thread {
             name: name.clone(),
             desk: desk.clone(),
@@ -169,12 +177,13 @@ impl Recorder {
             stock,
             me,
             limit,
+            quotas,
         };
         std::thread::Builder::new()
             .name("stead-recorder".to_owned())
             .spawn(move || thread.run())
             .map_err(|e| Error::io("start a thread for", "the steps of a stream", e))?;
-        Ok(Recorder { name, desk, spills, limit })
+        Ok(Recorder { name, desk, spills, limit, looks })
     }
 
     /// What has come of it so far.
@@ -191,6 +200,11 @@ impl Recorder {
     /// Steps that wait to be recorded.
     pub(crate) fn waiting(&self) -> usize {
         self.desk.state().jobs.len()
+    }
+
+    /// What quotas leave, where that is too little for a step that is to spill.
+    pub(crate) fn lacks(&self) -> Option<String> {
+        self.desk.state().lacks.clone()
     }
 
     /// True while memory is taken by steps that are to be recorded.
@@ -224,6 +238,10 @@ impl Recorder {
     /// There are no more steps than so many. The thread is to be rung for.
     pub(crate) fn close(&self, steps: u64, fails: bool) {
         self.desk.state().closing.get_or_insert((steps, fails));
+        // What has not spilled does so no more.
+        if let Some(looks) = self.looks.as_ref().filter(|_| self.spills) {
+            looks.cancel();
+        }
     }
 
     /// Waits until all that was put is recorded for good.
@@ -264,6 +282,16 @@ struct Thread {
     stock: Arc<Stock>,
     me: Who,
     limit: Option<u64>,
+    quotas: Option<Quotas>,
+}
+
+/// What is known of what is to spill.
+struct Due {
+    next: Next,
+    /// The step before which none is needed in files.
+    before: u64,
+    /// It is to be looked what quotas leave, for want of room or since others may have used some.
+    looks: bool,
 }
 
 enum Next {
@@ -278,15 +306,17 @@ impl Thread {
         let _over = Over(self.desk.clone());
         loop {
             let seen = self.board.seen_by_recorder(self.seat);
-            let next = self.next();
+            let next = match self.next() {
+                Ok(next) => next,
+                Err(e) => return self.fail(&e),
+            };
             match next {
                 Next::Record(job) => {
-                    if let Err(e) = self.files.record(&job) {
+                    if let Err(e) = self.claim(&job).and_then(|()| self.files.record(&job)) {
                         return self.fail(&e);
                     }
                     let step = job.step;
                     drop(job);
-                    self.board.set_files(self.seat, self.files.taken());
                     self.desk.state().is_busy = false;
                     if let Err(e) = self.note(step) {
                         return self.fail(&e);
@@ -309,35 +339,49 @@ impl Thread {
         }
     }
 
-    fn next(&mut self) -> Next {
+    fn next(&mut self) -> Result<Next> {
         if self.spills {
             return self.next_to_spill();
         }
         let mut state = self.desk.state();
-        match (state.jobs.pop_front(), state.closing) {
+        Ok(match (state.jobs.pop_front(), state.closing) {
             (Some(job), _) => {
                 state.is_busy = true;
                 Next::Record(job)
             }
             (None, Some((steps, fails))) => Next::Close(steps, fails),
             (None, None) => Next::Wait,
+        })
+    }
+
+    /// Takes room for a step, where quotas say how much there is. What spills has taken it when it was chosen.
+    fn claim(&mut self, job: &Job) -> Result<()> {
+        match &mut self.quotas {
+            Some(quotas) if !self.spills => {
+                quotas.claim(&self.board, self.seat, (job.step, job.bytes))
+            }
+            _ => Ok(()),
         }
     }
 
     /// The next step that is to be recorded since somebody is behind, and there is no room. What all have had is freed.
-    fn next_to_spill(&mut self) -> Next {
-        let (next, before) = self.due();
-        if self.files.release(before) {
+    fn next_to_spill(&mut self) -> Result<Next> {
+        let Due { next, before, looks } = self.due(true);
+        let freed = self.files.release(before);
+        if freed {
             self.board.set_files(self.seat, self.files.taken());
-            if self.limit.is_some() {
+            if self.limit.is_some() || self.quotas.is_some() {
                 self.ring();
             }
-            if matches!(next, Next::Wait) {
-                // Perhaps there was no room for one.
-                return self.due().0;
-            }
         }
-        next
+        if let Some(quotas) = self.quotas.as_mut().filter(|_| looks) {
+            quotas.look_again(&self.board)?;
+        }
+        if matches!(next, Next::Wait) && (freed || looks) {
+            // Perhaps there was no room for one.
+            return Ok(self.due(false).next);
+        }
+        Ok(next)
     }
 
     /// There is more room for the files of all.
@@ -347,10 +391,10 @@ impl Thread {
         }
     }
 
-    /// The next step that is to be recorded, and the one before which none is needed in files.
-    fn due(&self) -> (Next, u64) {
+    /// What is to be recorded next; nothing while it is `first` to be looked what quotas leave.
+    fn due(&self, first: bool) -> Due {
         let Ok(guard) = home::lock(&self.name, &self.board, self.me) else {
-            return (Next::Wait, 0);
+            return Due { next: Next::Wait, before: 0, looks: false };
         };
         let (ended, spilled) = (self.board.writer(self.seat).step, self.board.spilled());
         // Who comes now begins with what is in memory.
@@ -367,29 +411,38 @@ impl Thread {
         let fits =
             |job: &Job| self.limit.is_none_or(|limit| taken.saturating_add(job.bytes) <= limit);
         let wanted = state.jobs.iter().position(is_wanted);
-        let wanted = wanted.filter(|at| state.jobs.get(*at).is_some_and(fits));
+        let wanted = wanted.and_then(|at| Some((at, state.jobs.get(at)?)));
+        let wanted = wanted.filter(|&(_, job)| fits(job)).map(|(at, job)| (at, job.bytes));
+        let quotas = self.quotas.as_ref().zip(wanted);
+        let lacks = quotas.filter(|(of, (_, bytes))| !of.has_room(&self.board, &guard, *bytes));
+        let is_old = quotas.is_some_and(|(of, _)| of.is_due(&self.board, &guard));
+        let looks = lacks.is_some() || (first && is_old);
+        state.lacks = lacks.map(|(of, _)| of.said(&self.board, &guard));
+        let wanted = wanted.filter(|_| !looks);
         let next = match (closing, wanted) {
             // What is not recorded stays in memory.
             (Some((steps, fails)), _) => Next::Close(steps, fails),
-            (None, Some(at)) => state.jobs.remove(at).map_or(Next::Wait, Next::Record),
+            (None, Some((at, _))) => state.jobs.remove(at).map_or(Next::Wait, Next::Record),
             (None, None) => Next::Wait,
         };
         state.is_busy = matches!(next, Next::Record(_));
         if let Next::Record(job) = &next {
             // Before others look how much room there is.
-            let mine = self.files.taken().saturating_add(job.bytes);
-            self.board.set_files(self.seat, mine);
+            self.board.set_claimed(self.seat, job.bytes);
         }
+        let looks = looks && closing.is_none();
         drop(state);
         drop(guard);
         drop(gone);
-        (next, before)
+        Due { next, before, looks }
     }
 
     /// A step is recorded, and its memory free.
     fn note(&self, step: u64) -> Result<()> {
         self.stock.reclaim(&self.board, Moment::Beside);
         let guard = home::lock(&self.name, &self.board, self.me)?;
+        self.board.set_files(self.seat, self.files.taken());
+        self.board.set_claimed(self.seat, 0);
         self.board.recorded(&guard, self.seat, step);
         Ok(())
     }
@@ -410,6 +463,7 @@ impl Thread {
             std::mem::take(&mut state.jobs)
         };
         drop(jobs);
+        self.board.set_claimed(self.seat, 0);
         // Readers are told so, if the disk still takes as much.
         let _ = self.files.give_up();
         self.tell();
@@ -626,9 +680,10 @@ impl Files {
         freed.len() < there
     }
 
-    /// Bytes that steps take which spill, and those that could not be freed.
+    /// Bytes that steps take; of those which spill without what was freed.
     fn taken(&self) -> u64 {
-        let lens = self.freed.iter().flatten().map(|(_, range)| range.end - range.start);
+        let Some(freed) = &self.freed else { return self.end };
+        let lens = freed.iter().map(|(_, range)| range.end - range.start);
         lens.fold(self.stuck, u64::saturating_add)
     }
 

@@ -1,0 +1,160 @@
+//! Where steps spill when their writers name no place: in the first dataspace that has room for them.
+//!
+//! Those of this node go before those of all nodes, and then it goes by names. Folders in memory are none, since it is memory that is full; nor are
+//! buckets, and what is for processes of jobs alone. The first writer of a node chooses for all of them.
+
+use super::spot::{self, Card};
+use crate::clock;
+use crate::home::{self, BOARD};
+use crate::options::Stop;
+use std::ffi::OsStr;
+use std::time::{Duration, Instant};
+use stead_core::layout::Spaces;
+use stead_core::units::format_size;
+use stead_core::{BucketUrl, Cancel, Error, Kind, Result};
+use stead_store::region::SPACE;
+use stead_store::{Folder, Root, process, quota, tier};
+
+/// What writers say in place of a folder.
+pub(crate) const AUTO: &str = "auto";
+/// What the writers of a node agree on then, in place of the number of a folder.
+pub(crate) const CHOSEN: u64 = u64::MAX;
+/// So often it is looked whether another writer has chosen.
+const SLICE: Duration = Duration::from_millis(20);
+/// Letters of the name of a stream in that of its folder, which has a number, too.
+const MOST: usize = 200;
+
+/// What is to be chosen.
+#[derive(Debug)]
+pub(crate) struct Choice<'c> {
+    pub(crate) spaces: &'c Spaces,
+    pub(crate) card: &'c Card,
+    /// Bytes that there is to be room for.
+    pub(crate) bytes: u64,
+}
+
+impl Choice<'_> {
+    /// The folder that the first writer of this node chooses, which is made and told to all by then. `memory` is the folder of the stream.
+    ///
+    /// # Errors
+    /// `Usage` if there is no dataspace to choose, `NoSpace` if none has room; `Timeout` if another writer does not come to an end; that of
+    /// what ends waits; system errors.
+    pub(crate) fn settle(&self, memory: &Folder, until: Instant, stop: &Stop) -> Result<Folder> {
+        loop {
+            if let Some(at) = spot::told(memory)? {
+                return Ok(at);
+            }
+            if let Some(_locked) = memory.lock_if_free(OsStr::new(BOARD))? {
+                // Another one may have been first.
+                if let Some(at) = spot::told(memory)? {
+                    return Ok(at);
+                }
+                let at = self.choose(stop)?;
+                spot::found(&at, self.card)?;
+                spot::tell(memory, &at)?;
+                return Ok(at);
+            }
+            let left = until.saturating_duration_since(clock::now());
+            if left.is_zero() {
+                let message = format!(
+                    "another writer of stream '{}' has not found where it spills",
+                    self.card.name
+                );
+                return Err(Error::new(Kind::Timeout, message)
+                    .with_hint("name a folder with spill; or does a device not answer?"));
+            }
+            stop.check()?;
+            std::thread::sleep(left.min(SLICE));
+        }
+    }
+
+    /// A folder of this stream alone in the first dataspace that has room.
+    fn choose(&self, stop: &Stop) -> Result<Folder> {
+        let mut why = Vec::new();
+        for name in order(self.spaces) {
+            stop.check()?;
+            match self.look(name) {
+                Ok(Ok(root)) => match self.make(&root) {
+                    Ok(folder) => return Ok(folder),
+                    Err(e) => why.push(format!("'{name}': {}", e.message())),
+                },
+                Ok(Err(left)) => why.push(format!("'{name}' has {}", format_size(left))),
+                Err(e) => why.push(format!("'{name}': {}", e.message())),
+            }
+        }
+        let (name, bytes) = (&self.card.name, format_size(self.bytes));
+        let (kind, message) = match why.is_empty() {
+            true => {
+                (Kind::Usage, format!("there is no dataspace that stream '{name}' may spill to"))
+            }
+            false => (
+                Kind::NoSpace,
+                format!(
+                    "no dataspace has room for the {bytes} that stream '{name}' may spill: {}",
+                    why.join(", ")
+                ),
+            ),
+        };
+        Err(Error::new(kind, message).with_hint(
+            "name a folder with spill, say less with spill_limit, or write a dataspace on a device of this node into stead.toml",
+        ))
+    }
+
+    /// The folder of a dataspace, or what is left there if that is too little.
+    fn look(&self, name: &str) -> Result<std::result::Result<Folder, u64>> {
+        let root = Root::open(self.spaces, name)?.folder();
+        if tier::is_memory(&root) {
+            return Err(Error::usage("it lies in memory"));
+        }
+        let mut left = root.free()?;
+        for rule in quota::of(self.spaces, &root) {
+            if left < self.bytes {
+                break;
+            }
+            for of in quota::left(&rule, &Cancel::new())? {
+                left = left.min(of.bytes());
+            }
+        }
+        Ok(if left < self.bytes { Err(left) } else { Ok(root) })
+    }
+
+    /// Makes the folder: no other user looks into it, and no other run of a stream has it.
+    fn make(&self, root: &Folder) -> Result<Folder> {
+        let hint = "name a folder with spill";
+        let all = home::private(root, &format!(".spilled-{}", process::user()), hint)?;
+        let called: String = self.card.name.chars().take(MOST).collect();
+        home::private(&all, &format!("{called}-{:016x}", self.card.run()), hint)
+    }
+}
+
+/// The dataspaces that may be chosen, in their order.
+fn order(spaces: &Spaces) -> impl Iterator<Item = &str> {
+    let named = spaces.names().filter(|name| *name != SPACE).filter_map(|name| {
+        let terms = spaces.terms(name)?;
+        let is_bucket = spaces.place(name).is_ok_and(BucketUrl::is_meant);
+        (!terms.memory && !terms.jobs && !is_bucket).then_some((terms.shared, name))
+    });
+    let mut all: Vec<(bool, &str)> = named.collect();
+    all.sort_unstable();
+    all.into_iter().map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dataspaces_of_this_node_go_before_those_of_all() {
+        let text = "[dataspace.a]\npath = \"/a\"\nshared = true\n\
+            [dataspace.z]\npath = \"/z\"\nquota = 5\n\
+            [dataspace.m]\npath = \"/m\"\n\
+            [dataspace.ram]\npath = \"/ram\"\nmemory = true\n\
+            [dataspace.memory]\npath = \"/memory\"\n\
+            [dataspace.jobs]\npath = \"/jobs\"\njobs = true\n\
+            [dataspace.bucket]\npath = \"s3://x\"\n";
+        let mut spaces = Spaces::parse(text, &|_| None).unwrap();
+        spaces.imply("implied", "/implied");
+        assert_eq!(order(&spaces).collect::<Vec<_>>(), ["m", "z", "a"]);
+        assert_eq!(order(&Spaces::default()).count(), 0);
+    }
+}
