@@ -541,7 +541,7 @@ fn unlikely(agreed: &Agreed) -> Error {
 fn unlike(name: &str, there: &Agreed, mine: &Agreed) -> Error {
     let said = |a: &Agreed| {
         let Agreed { writers, keep, queue, memory, expect, all, record, .. } = a;
-        let place = match record {
+        let place = match *record {
             0 => String::new(),
             recorded::CHOSEN => format!(", spill '{}'", recorded::AUTO),
             place => format!(", persist in folder {:04x}", place & 0xFFFF),
