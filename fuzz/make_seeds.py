@@ -112,7 +112,7 @@ def told(definitions: list[bytes], blocks: list[bytes], is_known: bool = False) 
     said = b"\x01" + b"".join(definitions)
     blocks = struct.pack("<BxxxI", 1, len(blocks)) + b"".join(blocks)
     known = b"\x00" if is_known else b"\x01" + number(len(said)) + said
-    return number(10**18) + number(384) + several([b"\x00" + number(checksum(said)) + known + number(len(blocks)) + blocks])
+    return number(10**18) + number(384) + number(768) + several([b"\x00" + number(checksum(said)) + known + number(len(blocks)) + blocks])
 
 
 def main() -> None:

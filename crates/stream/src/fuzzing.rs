@@ -83,6 +83,7 @@ mod tests {
         let told = |with: bool| Told {
             at: 1,
             bytes: 32,
+            peak: 64,
             said: vec![wire::Said {
                 rank: 0,
                 hash: definitions.hash(),
