@@ -285,7 +285,7 @@ mod tests {
         assert!(!there.is_whole());
         assert_eq!(shown.told("other", "n1").unwrap_err().kind(), Kind::Format);
         for damaged in [
-            Shown { text: shown.text.replace("sim", "\u00"), variables: shown.variables.clone() },
+            Shown { text: shown.text.replace("sim", "\\u00"), variables: shown.variables.clone() },
             Shown { text: "{}".into(), variables: shown.variables.clone() },
             Shown { text: shown.text.clone(), variables: vec![1, 2, 3] },
         ] {

@@ -15,8 +15,9 @@ use crate::share::Share;
 use crate::there;
 use crate::wire::{self, Ask};
 use crate::wired::Wired;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::ser::SerializeSeq;
+use serde::{Serialize, Serializer};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -93,6 +94,16 @@ pub struct Surveyed<T> {
     pub found: Vec<T>,
     /// Nodes that have not answered.
     pub missed: Vec<Missed>,
+}
+
+/// As a list: what was found, and then the nodes that have not answered.
+impl<T: Serialize> Serialize for Surveyed<T> {
+    fn serialize<S: Serializer>(&self, s: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut all = s.serialize_seq(Some(self.found.len() + self.missed.len()))?;
+        self.found.iter().try_for_each(|one| all.serialize_element(one))?;
+        self.missed.iter().try_for_each(|one| all.serialize_element(one))?;
+        all.end()
+    }
 }
 
 /// What there is to know of a stream, from each node that has writers of it.
