@@ -374,9 +374,11 @@ impl<'n> Beside<'n> {
 
     /// What it is called after the nodes of the job, for errors.
     pub(crate) fn all(&self) -> String {
-        match (self.asked.len(), &self.pace().why) {
+        let pace = self.pace();
+        match (self.asked.len(), &pace.why) {
             (0, Some(why)) => format!(", and a pool was not asked: {}", why.message()),
-            (0, None) => ", and there is no pool of daemons here".to_owned(),
+            (0, None) if pace.was_asked => ", and there is no pool of daemons here".to_owned(),
+            (0, None) => String::new(),
             (many, _) => format!(", or on {many} of the pool"),
         }
     }
