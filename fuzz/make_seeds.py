@@ -52,6 +52,17 @@ variables = { last = "last" }
 variables = { seldom = "seldom" }
 """
 
+# What a node tells of a stream, without its variables.
+PEER = {
+    "rank": 0, "process": 4321, "presence": "here", "step": 4, "had": 0, "had_ranges": [], "had_before": 0, "dropped": 0, "bytes": 1536, "memory": 768,
+    "waited_s": 0.5, "copy_cpu_s": 0.0, "is_elsewhere": False,
+}  # fmt: skip
+DESCRIPTION = {
+    "name": "sim", "state": {"failed": {"writer": 2}}, "created": 10**18, "complete": 4, "steps": [3], "keep": 1, "queue": 2, "memory": 1 << 20, "used": 768,
+    "peak": 1536, "budget": {"most": 1 << 21, "used": 768}, "variables": [], "writers": [PEER], "all_writers": 3,
+    "readers": [PEER | {"group": "ana", "is_elsewhere": True, "node": 1, "rank_of_job": 2, "had": 2, "had_ranges": [[0, 1]]}],
+}  # fmt: skip
+
 
 def put(target: str, name: str, data: bytes) -> None:
     folder = SEEDS / target
@@ -109,12 +120,16 @@ def several(parts: list[bytes]) -> bytes:
     return number(len(parts)) + b"".join(parts)
 
 
+def words(t: str) -> bytes:
+    return number(len(t)) + t.encode()
+
+
 def told(definitions: list[bytes], blocks: list[bytes], is_known: bool = False) -> bytes:
     """What a node tells of a step: that of one writer."""
     said = b"\x01" + b"".join(definitions)
     blocks = struct.pack("<BxxxI", 1, len(blocks)) + b"".join(blocks)
     known = b"\x00" if is_known else b"\x01" + number(len(said)) + said
-    return number(10**18) + number(384) + several([b"\x00" + number(checksum(said)) + known + number(len(blocks)) + blocks])
+    return number(10**18) + number(384) + number(768) + several([b"\x00" + number(checksum(said)) + known + number(len(blocks)) + blocks])
 
 
 # What docs/protocol.md leaves out of its messages, by the letters that stand for it.
@@ -347,17 +362,31 @@ def main() -> None:
     # The first byte says who hears it.
     put("wire", "talk", b"\x00\x00" + number(70))
     put("wire", "failed", b"\x00\x01\x03sim" + number(2**63 + 1) + number(2))
-    put("wire", "find", b"\x01\x00\x03sim")
-    put("wire", "open", b"\x01\x01\x03sim" + number(2**63 + 1) + b"\x07readers" + number(1) + number(2) + b"\x00\x01" + number(4321))
+    who = words("sim") + words("readers") + number(1) + number(2)
+    put("wire", "find", b"\x01\x00" + who)
+    put("wire", "open", b"\x01\x01" + who + number(2**63 + 1) + b"\x02\x02" + number(60_000) + number(4321))
     put("wire", "next", b"\x01\x02" + number(3) + number(500))
     put("wire", "part", b"\x02\x00" + number(3) + number(0) + number(1) + several([number(2), number(0)]) + several([number(2), number(6)]))
-    put("wire", "found", b"\x03\x00\x01" + number(2**63 + 1) + number(3) + several([number(0), number(2)]) + b"\x01" + number(10**18))
+    put("wire", "found", b"\x03\x00\x01" + number(2**63 + 1) + number(3) + several([number(0), number(2)]) + b"\x01\x00" + number(10**18))
     put("wire", "step", b"\x04\x00\x00" + number(3) + told([field, scalar], [*rows, block(1, [], [], 4)]))
     put("wire", "over", b"\x04\x00\x02\x01\x05" + number(16) + b"writer 1 is gone" + b"\x01" + number(4) + b"look")
     put("wire", "held", b"\x05\x00\x01" + told([field], [rows[0], *columns[2:]]))
     put("wire", "steps", b"\x06\x00" + several([number(n) for n in (3, 4, 300)]))
     kept = [b"\x01" + told([field, scalar], rows), b"\x01" + told([field, scalar], rows[:2], True), b"\x00" + told([scalar], [])]
     put("wire", "kept", b"\x07" + several(kept))
+    put("wire", "settle", b"\x01\x07" + words("sim") + words("readers") + number(0) + number(2**63 + 1) + b"\x01" + number(7))
+    put("wire", "names", b"\x08\x00" + several([words("out"), words("sim")]))
+    said = json.dumps(DESCRIPTION).encode()
+    variables = b"\x01" + field + scalar
+    put("wire", "shown", b"\x09\x00" + number(len(said)) + said + number(len(variables)) + variables)
+    facts = number(2**63 + 1) + number(3) + b"\x01" + number(10**18) + number(1) + number(2) + number(1 << 20) + b"\x01" + number(4)
+    givers = [number(rank) + node + number(1) + number(384) + number(192) for rank, node in ((0, b"\x00"), (2, b"\x01" + words("n2")))]
+    basis = [b"\x00" + number(3), b"\x01", b"\x02"]
+    takers = [words("ana") + number(r) + b"\x01" + number(4321) + b"\x01\x01" + number(1) + b + number(2) + number(192) + number(0) * 2 for r, b in enumerate(basis)]
+    pulls = [words("ana") + number(0) + number(2) + number(192) + number(0) + number(4) + b"\x01"]
+    pieces = [words("ana") + number(0) + words("T") + number(5000) + number(40_000)]
+    lags = [words("ana") + b"\x01" + number(1) + number(3) + b"\x00"]
+    put("wire", "share", b"\x0a\x00" + facts + b"".join(map(several, (givers, takers, pulls, pieces, lags))))
 
 
 if __name__ == "__main__":

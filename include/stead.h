@@ -1114,6 +1114,38 @@ typedef struct stead_entry {
 typedef int (*stead_entry_fn)(const struct stead_entry *entry, void *user);
 
 /**
+ * Whose streams are told of: those of this node, and of the other ones of the pool of its daemon. A member that is 0 is what is said of it.
+ *
+ * Begin with `stead_stream_survey s = {0}; s.size = sizeof s;`: members may be added at its end, and are 0 then.
+ */
+typedef struct stead_stream_survey {
+    /**
+     * sizeof(stead_stream_survey).
+     */
+    size_t size;
+    /**
+     * Folders of dataspaces such as "memory=/dev/shm/me", before those that are configured. Streams of this node lie in "memory".
+     */
+    const char *const *dataspaces;
+    /**
+     * How many there are.
+     */
+    size_t dataspaces_count;
+    /**
+     * The names of other nodes of the pool that are asked. NULL: all. None are asked where it is not NULL and there are none.
+     */
+    const char *const *nodes;
+    /**
+     * How many there are.
+     */
+    size_t nodes_count;
+    /**
+     * Milliseconds that other nodes are waited for: those that have not answered by then are named. Ten seconds unless told otherwise.
+     */
+    uint64_t timeout_ms;
+} stead_stream_survey;
+
+/**
  * How a stream is written. All of its writers say the same, but for their rank. A member that is 0 is what is said of it.
  *
  * Begin with `stead_stream_writer_options o = {0}; o.size = sizeof o;`: members may be added at its end, and are 0 then.
@@ -1243,12 +1275,12 @@ typedef struct stead_stream_reader_options {
      */
     size_t dataspaces_count;
     /**
-     * Programs on several nodes of which this is one, or NULL. Writers may be on any of them.
+     * Programs on several nodes of which this is one, or NULL. Writers may be on any of these nodes, whoever has begun them.
      */
     const struct stead_coupling *coupling;
     /**
      * The names of other nodes of the pool of daemons that writers may be on. NULL: all are asked, unless all of the stream is written
-     * here. None are asked where it is not NULL and there are none, nor with a coupling.
+     * here or, with a coupling, on its nodes. None are asked where it is not NULL and there are none.
      */
     const char *const *nodes;
     /**
@@ -3509,24 +3541,27 @@ stead_status stead_persist_list(char **json,
                                 struct stead_error **error);
 
 /**
- * The streams of this user on this node, as JSON: a list of their names, in order. To be freed with stead_text_free. `dataspaces` are
- * as in stead_stream_writer_options; NULL and 0 for the usual ones.
+ * The streams of this user on this node and on others, as JSON: a list of objects in the order of their names, each with the `name` of a stream
+ * and the `node` that it is on, which is left out where there is no pool; and then, for each node that has not answered, one with
+ * the `node` and an `error`, in which `node` is null if it is not known which nodes there are. To be freed with stead_text_free.
+ * `survey` may be NULL: all that is usual.
  *
- * Errors: STEAD_USAGE for dataspaces that are none; STEAD_PERMISSION if the folder of streams is not private to this user.
+ * Errors: STEAD_USAGE for dataspaces that are none; STEAD_PERMISSION if the folder of streams is not private to this user;
+ * STEAD_NOT_FOUND if the pool has no node of a name, and STEAD_PEER if nodes are named and there is no daemon.
  */
-stead_status stead_stream_list(const char *const *dataspaces,
-                               size_t dataspaces_count,
+stead_status stead_stream_list(const struct stead_stream_survey *survey,
                                char **json,
                                struct stead_error **error);
 
 /**
  * What there is to know of the stream `name`, as JSON: its state, its steps and its memory, the variables of the last complete step,
- * its writers and readers and how far each of them is. To be freed with stead_text_free. A name with a '/' is a folder that steps were recorded in.
+ * its writers and readers and how far each of them is, as this node tells it, or the first one that has it; what other nodes tell is in
+ * `others`, and those that have not answered are in `missed`. None are asked where all of the stream is on this one. To be freed with
+ * stead_text_free. A name with a '/' is a folder that steps were recorded in. `survey` is as in stead_stream_list.
  *
  * Errors: STEAD_NOT_FOUND if there is none; STEAD_TIMEOUT if a process that is stopped keeps it locked; those of stead_stream_list.
  */
-stead_status stead_stream_describe(const char *const *dataspaces,
-                                   size_t dataspaces_count,
+stead_status stead_stream_describe(const struct stead_stream_survey *survey,
                                    const char *name,
                                    char **json,
                                    struct stead_error **error);
@@ -3537,8 +3572,10 @@ stead_status stead_stream_describe(const char *const *dataspaces,
  * recorded, `bytes` of the files, its `state`, and whether it `is_whole`; `damage` says why it cannot be read, where it cannot. To be freed
  * with stead_text_free.
  *
- * Errors: STEAD_NOT_FOUND if there is no such folder; STEAD_USAGE for one on another node or in a bucket; those of stead_stream_list; those of
- * the system.
+ * `dataspaces` are as in stead_stream_writer_options; NULL and 0 for the usual ones.
+ *
+ * Errors: STEAD_NOT_FOUND if there is no such folder; STEAD_USAGE for one on another node or in a bucket, and for dataspaces that are none;
+ * those of the system.
  */
 stead_status stead_stream_recordings(const char *const *dataspaces,
                                      size_t dataspaces_count,
@@ -3547,15 +3584,15 @@ stead_status stead_stream_recordings(const char *const *dataspaces,
                                      struct stead_error **error);
 
 /**
- * Who will get what from whom of a step of the stream `name`, as far as writers of this node are concerned, as JSON: for each reader what it
+ * Who will get what from whom of a step of the stream `name`, of all nodes that have its writers together, as JSON: for each reader what it
  * will copy and look at, for each pair of a reader and a writer the same, what is in memory, and warnings of what may be slow. It goes by
  * the blocks of the last complete step, and by the boxes that readers have got last; for those who have got nothing yet it assumes rows.
- * As many readers as `readers` are assumed beside those that are there. To be freed with stead_text_free.
+ * As many readers as `readers` are assumed beside those that are there. Nodes that have not answered are in `missed`. To be freed with
+ * stead_text_free. `survey` is as in stead_stream_list.
  *
  * Errors: those of stead_stream_describe; STEAD_FORMAT if what writers say is damaged.
  */
-stead_status stead_stream_explain(const char *const *dataspaces,
-                                  size_t dataspaces_count,
+stead_status stead_stream_explain(const struct stead_stream_survey *survey,
                                   const char *name,
                                   uint64_t readers,
                                   char **json,
@@ -3563,10 +3600,11 @@ stead_status stead_stream_explain(const char *const *dataspaces,
 
 /**
  * Removes the stream `name` and frees its memory. With `force` also one that is written or read: who does so is told. A name with a '/'
- * is a folder that steps were recorded in.
+ * is a folder that steps were recorded in. It is one of this node. `dataspaces` are as in stead_stream_writer_options; NULL and 0 for the
+ * usual ones.
  *
- * Errors: STEAD_NOT_FOUND if there is none; STEAD_USAGE if somebody writes or reads it and `force` is not set; those of
- * stead_stream_describe.
+ * Errors: STEAD_NOT_FOUND if there is none; STEAD_USAGE if somebody writes or reads it and `force` is not set, and for dataspaces that are
+ * none; STEAD_TIMEOUT if a process that is stopped keeps it locked.
  */
 stead_status stead_stream_remove(const char *const *dataspaces,
                                  size_t dataspaces_count,
@@ -3945,7 +3983,8 @@ uint64_t stead_stream_step_completed_at(const struct stead_stream_step *step);
 /**
  * What a step has cost its reader so far, as JSON: how many boxes were copied, bytes that were copied, looked at and fetched from other
  * nodes, seconds of processors that copies of 64 KiB or more have taken, seconds that were waited for it, and the most memory that the stream
- * has taken on this node as a multiple of what was put into the step there. To be freed with stead_text_free.
+ * has taken on this node as a multiple of what was put into the step there; without writers here, that of the nodes which it comes
+ * from. To be freed with stead_text_free.
  *
  * Errors: STEAD_USAGE for what is no step.
  */

@@ -69,10 +69,20 @@ struct reader_options {
     std::chrono::milliseconds timeout{0};
     std::size_t threads = 0;
     std::vector<std::string> dataspaces{};
-    /// Programs on several nodes of which this is one: writers may be on any of them.
+    /// Programs on several nodes of which this is one: writers may be on any of these nodes, whoever has begun them.
     const stead_coupling *coupling = nullptr;
-    /// Other nodes of the pool of daemons that writers may be on. Usually all are asked, unless all of the stream is written here.
+    /// Other nodes of the pool of daemons that writers may be on. Usually all are asked, unless all of the stream is written here or, with a
+    /// coupling, on its nodes.
     std::optional<std::vector<std::string>> nodes{};
+};
+
+/// Whose streams are told of: see stead_stream_survey.
+struct survey {
+    std::vector<std::string> dataspaces{};
+    /// Other nodes of the pool of daemons that are asked: usually all, and none of an empty list.
+    std::optional<std::vector<std::string>> nodes{};
+    /// How long other nodes are waited for; 0 is what is usual.
+    std::chrono::milliseconds timeout{0};
 };
 
 namespace detail {
@@ -81,6 +91,30 @@ using stead::detail::call;
 
 inline std::uint64_t milliseconds(std::chrono::milliseconds time) {
     return time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
+}
+
+/// The names of other nodes, as C has them: NULL stands for all, also where there are none.
+inline std::vector<const char *> others(const std::optional<std::vector<std::string>> &nodes) {
+    if (!nodes) return {};
+    auto all = stead::detail::pointers(*nodes);
+    all.push_back(nullptr);
+    return all;
+}
+
+/// Asks for what is told as JSON, of these streams.
+template <class F, class... A> std::string told(F f, const survey &of, A... a) {
+    const auto spaces = stead::detail::pointers(of.dataspaces);
+    const auto nodes = others(of.nodes);
+    stead_stream_survey s{};
+    s.size = sizeof s;
+    s.dataspaces = spaces.data();
+    s.dataspaces_count = spaces.size();
+    s.nodes = nodes.empty() ? nullptr : nodes.data();
+    s.nodes_count = nodes.empty() ? 0 : nodes.size() - 1;
+    s.timeout_ms = milliseconds(of.timeout);
+    char *json = nullptr;
+    call(f, &s, a..., &json);
+    return stead::detail::taken(json);
 }
 
 /// C reads a number for each dimension.
@@ -499,14 +533,9 @@ public:
         o.dataspaces = spaces.data();
         o.dataspaces_count = spaces.size();
         o.coupling = how.coupling;
-        std::vector<const char *> nodes;
-        if (how.nodes) {
-            nodes = stead::detail::pointers(*how.nodes);
-            o.nodes_count = nodes.size();
-            // Not NULL, also where there are none.
-            nodes.push_back(nullptr);
-            o.nodes = nodes.data();
-        }
+        const auto nodes = detail::others(how.nodes);
+        o.nodes = nodes.empty() ? nullptr : nodes.data();
+        o.nodes_count = nodes.empty() ? 0 : nodes.size() - 1;
         stead_stream_reader *r = nullptr;
         detail::call(stead_stream_reader_open, name.c_str(), &o, &r);
         handle_.reset(r);
@@ -664,19 +693,11 @@ inline subscription reader::subscribe(std::function<void(step)> call) {
     return subscription(handle_.release(), std::move(call));
 }
 
-/// The names of the streams of this user on this node, as JSON.
-inline std::string list(const std::vector<std::string> &dataspaces = {}) {
-    const auto spaces = stead::detail::pointers(dataspaces);
-    char *json = nullptr;
-    detail::call(stead_stream_list, spaces.data(), spaces.size(), &json);
-    return stead::detail::taken(json);
-}
-/// What there is to know of a stream, as JSON.
-inline std::string describe(const std::string &name, const std::vector<std::string> &dataspaces = {}) {
-    const auto spaces = stead::detail::pointers(dataspaces);
-    char *json = nullptr;
-    detail::call(stead_stream_describe, spaces.data(), spaces.size(), name.c_str(), &json);
-    return stead::detail::taken(json);
+/// The streams of this user on this node and on others, as JSON: see stead_stream_list.
+inline std::string list(const survey &of = {}) { return detail::told(stead_stream_list, of); }
+/// What there is to know of a stream, as JSON: see stead_stream_describe.
+inline std::string describe(const std::string &name, const survey &of = {}) {
+    return detail::told(stead_stream_describe, of, name.c_str());
 }
 /// The streams that were recorded in a folder, and in the folders in it, as JSON: see stead_stream_recordings.
 inline std::string recordings(const std::string &location, const std::vector<std::string> &dataspaces = {}) {
@@ -685,15 +706,12 @@ inline std::string recordings(const std::string &location, const std::vector<std
     detail::call(stead_stream_recordings, spaces.data(), spaces.size(), location.c_str(), &json);
     return stead::detail::taken(json);
 }
-/// Who will get what from whom of a step, as JSON; as many readers as `readers` are assumed beside those that are there.
-inline std::string explain(const std::string &name, std::uint64_t readers = 0,
-                           const std::vector<std::string> &dataspaces = {}) {
-    const auto spaces = stead::detail::pointers(dataspaces);
-    char *json = nullptr;
-    detail::call(stead_stream_explain, spaces.data(), spaces.size(), name.c_str(), readers, &json);
-    return stead::detail::taken(json);
+/// Who will get what from whom of a step, as JSON; as many readers as `readers` are assumed beside those that are there: see
+/// stead_stream_explain.
+inline std::string explain(const std::string &name, std::uint64_t readers = 0, const survey &of = {}) {
+    return detail::told(stead_stream_explain, of, name.c_str(), readers);
 }
-/// Removes a stream; with `force` also one that is written or read.
+/// Removes a stream of this node; with `force` also one that is written or read.
 inline void remove(const std::string &name, bool force = false, const std::vector<std::string> &dataspaces = {}) {
     const auto spaces = stead::detail::pointers(dataspaces);
     detail::call(stead_stream_remove, spaces.data(), spaces.size(), name.c_str(), force);

@@ -173,9 +173,17 @@ static void looks_after_streams() {
     CHECK(fails(stead::kind::usage, "already", [] { st::writer("looked", writes()); }));
     st::reader in("looked", reads());
     CHECK(!in.next_within(std::chrono::microseconds(10)) && !in.is_over());
-    CHECK(st::list(spaces).find("\"looked\"") != std::string::npos);
-    CHECK(st::describe("looked", spaces).find("\"live\"") != std::string::npos);
-    CHECK(st::explain("looked", 0, spaces).find("\"step\": null") != std::string::npos);
+    st::survey here;
+    here.dataspaces = spaces;
+    CHECK(st::list(here).find("\"looked\"") != std::string::npos);
+    CHECK(st::describe("looked", here).find("\"live\"") != std::string::npos);
+    CHECK(st::explain("looked", 0, here).find("\"step\": null") != std::string::npos);
+    here.nodes = {"n7"};
+    CHECK(fails(stead::kind::peer, "node 'n7' is not reached", [&] { st::list(here); }));
+    // All of it is here.
+    CHECK(st::describe("looked", here).find("\"live\"") != std::string::npos);
+    here.nodes->clear();
+    CHECK(st::list(here).find("\"looked\"") != std::string::npos);
     out.begin();
     out.put("T", {4}, {0}, {4}, std::vector<double>(4).data());
     out.end();
@@ -183,11 +191,11 @@ static void looks_after_streams() {
     step->get<double>("T");
     CHECK(step->report().find("\"looked\"") != std::string::npos);
     CHECK(in.report().find("\"peak\"") != std::string::npos && out.report().find("\"waits\"") != std::string::npos);
-    CHECK(st::explain("looked", 2, spaces).find("\"assumed\"") != std::string::npos);
+    CHECK(st::explain("looked", 2, here).find("\"assumed\"") != std::string::npos);
     CHECK(fails(stead::kind::usage, "written or read", [] { st::remove("looked", false, spaces); }));
     st::remove("looked", true, spaces);
     CHECK(fails(stead::kind::peer, "removed", [&] { in.next(); }));
-    CHECK(fails(stead::kind::not_found, "'looked'", [] { st::describe("looked", spaces); }));
+    CHECK(fails(stead::kind::not_found, "'looked'", [&] { st::describe("looked", here); }));
 }
 
 static void waits_for_steps() {

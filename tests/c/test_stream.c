@@ -27,6 +27,14 @@ static stead_stream_reader_options reads(void) {
     return o;
 }
 
+static stead_stream_survey surveys(void) {
+    stead_stream_survey s = {0};
+    s.size = sizeof s;
+    s.dataspaces = spaces;
+    s.dataspaces_count = 1;
+    return s;
+}
+
 static stead_stream_writer *writer(const char *name, const stead_stream_writer_options *o) {
     stead_stream_writer *w = NULL;
     OK(stead_stream_writer_open(name, o, &w, &e));
@@ -263,6 +271,7 @@ static void waits(void) {
     stead_stream_reader *r = NULL;
     stead_stream_step *step = NULL, *old = NULL;
     uint64_t numbers[2] = {9, 9};
+    stead_stream_survey su = surveys();
     const char *others[1] = {"n7"};
     size_t n = 0;
     uint32_t t;
@@ -304,17 +313,33 @@ static void waits(void) {
     FAILS(STEAD_NOT_FOUND, "those from 0 to 1 are", stead_stream_reader_at(r, 5, &old, &e));
     CHECK(old == NULL);
 
-    OK(stead_stream_list(spaces, 1, &json, &e));
+    OK(stead_stream_list(&su, &json, &e));
     SAYS(json, "\"waits\"");
     stead_text_free(json);
-    OK(stead_stream_describe(spaces, 1, "waits", &json, &e));
+    OK(stead_stream_describe(&su, "waits", &json, &e));
     SAYS(json, "\"state\": \"live\"");
     SAYS(json, "\"keep\": 3");
+    SAYS(json, "\"others\": []");
     stead_text_free(json);
-    FAILS(STEAD_NOT_FOUND, "'other'", stead_stream_describe(spaces, 1, "other", &json, &e));
+    FAILS(STEAD_NOT_FOUND, "'other'", stead_stream_describe(&su, "other", &json, &e));
+    /* Nodes of a pool, of which there is none. */
+    su.nodes = others;
+    su.nodes_count = 1;
+    FAILS(STEAD_PEER, "is not reached", stead_stream_list(&su, &json, &e));
+    su.nodes_count = 0;
+    OK(stead_stream_list(&su, &json, &e));
+    SAYS(json, "\"waits\"");
+    stead_text_free(json);
+    su.nodes = NULL;
+    su.nodes_count = 1;
+    FAILS(STEAD_USAGE, "nodes is NULL", stead_stream_list(&su, &json, &e));
+    su.size = 1;
+    FAILS(STEAD_USAGE, "no size of stead_stream_survey", stead_stream_list(&su, &json, &e));
+    su = surveys();
     FAILS(STEAD_NOT_FOUND, "'other'", stead_stream_remove(spaces, 1, "other", true, &e));
     FAILS(STEAD_USAGE, "being written or read", stead_stream_remove(spaces, 1, "waits", false, &e));
-    FAILS(STEAD_USAGE, "no dataspace", stead_stream_list((const char *[]){"x"}, 1, &json, &e));
+    su.dataspaces = (const char *[]){"x"};
+    FAILS(STEAD_USAGE, "no dataspace", stead_stream_list(&su, &json, &e));
     CHECK(json == NULL);
     OK(stead_stream_remove(spaces, 1, "waits", true, &e));
     FAILS(STEAD_PEER, "removed", stead_stream_writer_begin(w, NULL, &e));
@@ -365,6 +390,7 @@ static void gives_up(void) {
 }
 
 static void wrong_arguments(void) {
+    stead_stream_survey su = surveys();
     stead_stream_writer_options wo = writes();
     stead_stream_reader_options ro = reads();
     stead_stream_writer *w = NULL, *other = NULL;
@@ -513,8 +539,10 @@ static void wrong_arguments(void) {
     wo.coupling = (stead_coupling *)r;
     FAILS(STEAD_USAGE, "", stead_stream_writer_open("coupled", &wo, &w, &e));
     stead_coupling_free(NULL);
-    FAILS(STEAD_USAGE, "NULL", stead_stream_list(spaces, 1, NULL, &e));
-    FAILS(STEAD_USAGE, "dataspaces is NULL", stead_stream_list(NULL, 1, &json, &e));
+    su = surveys();
+    FAILS(STEAD_USAGE, "NULL", stead_stream_list(&su, NULL, &e));
+    su.dataspaces = NULL;
+    FAILS(STEAD_USAGE, "dataspaces is NULL", stead_stream_list(&su, &json, &e));
 }
 
 /* What a subscription has called so far: the steps, whether the stream has ended, and by which error. */
@@ -537,6 +565,7 @@ static void call(stead_stream_step *step, stead_error *error, void *user) {
 
 /* A very step, steps that come to a function, and what writers are told of readers. */
 static void comes(void) {
+    stead_stream_survey su = surveys();
     uint64_t shape[1] = {1}, start[1] = {0}, count[1] = {1};
     stead_stream_writer_options wo = writes();
     stead_stream_reader_options ro = reads();
@@ -568,10 +597,10 @@ static void comes(void) {
     OK(stead_stream_reader_report(r, &json, &e));
     CHECK(strstr(json, "\"dropped\"") && strstr(json, "\"peak_steps\""));
     stead_text_free(json);
-    OK(stead_stream_explain(spaces, 1, "comes", 2, &json, &e));
+    OK(stead_stream_explain(&su, "comes", 2, &json, &e));
     CHECK(strstr(json, "\"assumed\"") && strstr(json, "\"is_sent\"") && strstr(json, "\"warnings\""));
     stead_text_free(json);
-    FAILS(STEAD_NOT_FOUND, "'none'", stead_stream_explain(spaces, 1, "none", 0, &json, &e));
+    FAILS(STEAD_NOT_FOUND, "'none'", stead_stream_explain(&su, "none", 0, &json, &e));
     stead_stream_step_free(step);
     FAILS(STEAD_USAGE, "freed", stead_stream_step_report(step, &json, &e));
     FAILS(STEAD_NOT_FOUND, "no variable 'U'", stead_stream_reader_wait_for(r, "U", 3, 60000, &step, &e));
@@ -616,6 +645,7 @@ static void comes(void) {
 /* In memory: `test_stream FOLDER`. */
 /* Steps in files: all of them, read again, and those that a reader is behind by. */
 static void outlives(void) {
+    stead_stream_survey su = surveys();
     stead_stream_writer_options wo = writes();
     stead_stream_reader_options ro = reads();
     char files[4096], disk[4096];
@@ -657,7 +687,7 @@ static void outlives(void) {
     CHECK(one == value(2, 3, 2));
     stead_stream_step_free(step);
     stead_stream_reader_free(r);
-    OK(stead_stream_describe(spaces, 1, files, &json, &e));
+    OK(stead_stream_describe(&su, files, &json, &e));
     SAYS(json, "\"complete\": 6");
     stead_text_free(json);
     OK(stead_stream_recordings(spaces, 1, files, &json, &e));

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import stead
-from jobs import PATIENT, launch
-from support import spent
+from jobs import BUILT, PATIENT, launch
+from support import ROOT, spent
 from test_pool import STEAD, WITHIN, ends, go_on, memories, pool, pooled, says  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not STEAD.exists(), reason="there is no command with MPI")
@@ -248,3 +249,103 @@ def test_readers_that_come_and_go_leave_nothing_with_daemons(pool, memories):  #
                 time.sleep(0.1)
                 now = census(pool)
             assert ends(reader) == ""
+
+
+def on(pool, memories, tmp_path, rank: int) -> dict[str, str]:  # noqa: F811
+    """The environment of programs of a node."""
+    config = tmp_path / f"n{rank}.toml"
+    config.write_text(f'[dataspace.memory]\npath = "{memories[rank]}"\n')
+    return os.environ | PATIENT | {"STEAD_SOCKET": f"{pool.at}/n{rank}/s", "STEAD_CONFIG": str(config)}
+
+
+@pytest.mark.parametrize("first", ["simulation", "analysis"])
+def test_programs_of_one_job_are_jobs_on_two_nodes(pool, memories, tmp_path, first):  # noqa: F811
+    """The two files that are ranks of one job elsewhere, begun by themselves, in any order."""
+    env = {"MPI4PY_MPIABI": "openmpi", "STEAD_MPI_LIBRARY": str(BUILT / "openmpi" / "libstead_mpi.so")}
+    jobs, both = {"simulation": (0, 2), "analysis": (2, 3)}, {}
+    for name in sorted(jobs, key=lambda name: name != first):
+        node, ranks = jobs[name]
+        words = [*launch("openmpi", ranks), sys.executable, str(ROOT / "examples" / "mpi" / f"coupled_{name}.py")]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        both[name] = subprocess.Popen(words, env=on(pool, memories, tmp_path, node) | env, text=True, **pipes)
+    with ended(*both.values()):
+        assert ends(both["analysis"]).splitlines()[:3] == ["0 0.5", "1 10.5", "2 20.5"]
+        ends(both["simulation"])
+
+
+@contextlib.contextmanager
+def stopped(processes: list[int]):
+    """They do nothing meanwhile, for less long than they would be taken for dead."""
+    assert processes
+    try:
+        for one in processes:
+            os.kill(one, signal.SIGSTOP)
+        yield
+    finally:
+        for one in processes:
+            os.kill(one, signal.SIGCONT)
+
+
+TOLD = """
+import json, sys, warnings
+import stead
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    names = stead.streams(timeout=float(sys.argv[1]))
+info, told = (ask("pooled", timeout=float(sys.argv[1])) for ask in (stead.stream_info, stead.explain_stream))
+print(json.dumps([names, [str(one.message) for one in said], info, told]))
+"""
+
+
+def test_streams_of_all_nodes_are_listed_shown_and_explained(pool, memories, tmp_path):  # noqa: F811
+    """By the command and in Python, on a node that has neither writers nor readers."""
+    env = on(pool, memories, tmp_path, 1)
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([str(STEAD), "stream", *words], env=env, text=True, capture_output=True, timeout=WITHIN)
+
+    writer = pooled(pool, 0, "persist", memories[0], STEPS, tmp_path)
+    with ended(writer):
+        says(writer, "half")
+        reader = pooled(pool, 2, "first", memories[2], STEPS, 0, 1)
+        with ended(reader):
+            says(reader, "begun")
+            (listed,) = json.loads(run("ls", "--format", "json").stdout)
+            assert (listed["name"], listed["node"], listed["state"]) == ("pooled", "n0", "live")
+            page = run("ls").stdout
+            assert page.split()[:2] == ["stream", "node"] and "pooled" in page and "n0" in page, page
+            assert run("ls", "--here").stdout == run("ls", "--node", "n2").stdout == "there are no streams\n"
+            assert "pooled" in run("ls", "--node", "n0").stdout
+            lost = run("ls", "--node", "n9")
+            assert lost.returncode != 0 and "there is no node 'n9' in the pool" in lost.stderr, lost
+            shown = json.loads(run("show", "pooled", "--format", "json").stdout)
+            assert (shown["node"], shown["others"], shown["missed"]) == ("n0", [], [])
+            assert shown["variables"][0]["name"] == "T" and shown["readers"][0]["is_elsewhere"]
+            page = run("show", "pooled").stdout
+            assert "n0" in page and "on another node" in page, page
+            assert "there is no stream 'none' on any of 3 nodes" in run("show", "none").stderr
+            # What is on another node is told where its readers are, too.
+            told = json.loads(run("explain", "pooled", "--format", "json").stdout)
+            assert [(w["rank"], w["node"]) for w in told["writers"]] == [(0, "n0")]
+            assert [(r["group"], r["is_elsewhere"]) for r in told["readers"]] == [("readers", True)]
+            assert "1 writers on node n0" in run("explain", "pooled").stdout
+            # A node that answers nothing is named.
+            for seconds in (2, 4, 6):
+                with stopped(pool.processes(2, worker=False)):
+                    done = subprocess.run([sys.executable, "-c", TOLD, str(seconds)], env=env, text=True, capture_output=True, timeout=WITHIN)
+                assert done.returncode == 0 or "there is no stream" in done.stderr, done.stderr
+                # The other one has had time enough.
+                if done.returncode == 0 and json.loads(done.stdout)[0]:
+                    break
+            names, said, info, told = json.loads(done.stdout)
+            assert names == ["pooled"] and len(said) == 1 and "nothing of node n2: " in said[0], said
+            assert (info["node"], [one["node"] for one in info["missed"]]) == ("n0", ["n2"])
+            assert [one["node"] for one in told["missed"]] == ["n2"] and told["elsewhere"] == 0
+            with stopped(pool.processes(2, worker=False)):
+                page = run("ls", "--timeout", "2s").stdout
+            assert "nothing of node n2: " in page, page
+            go_on(writer)
+            says(writer, "done")
+            go_on(writer)
+            assert ends(reader) == ALL
+            ends(writer)

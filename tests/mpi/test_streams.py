@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import stead
-from jobs import BUILT, LIMIT, launch, run
+from jobs import BUILT, LIMIT, PATIENT, launch, run
 from support import ROOT
 from test_mpi import lab, over  # noqa: F401
 from test_mpi4py import env  # noqa: F401
@@ -293,6 +293,26 @@ def test_programs_of_one_job(mpi, env, base):  # noqa: F811
     sim, analysis = ([sys.executable, ROOT / "examples" / "mpi" / name] for name in ("coupled_simulation.py", "coupled_analysis.py"))
     out = run([*launch(mpi, 2), *sim, ":", "-n", 2, *analysis], env | {"STEAD_CONFIG": str(base / "stead.toml")})
     assert out.splitlines()[:3] == ["0 0.5", "1 10.5", "2 20.5"]
+    assert left(folder) == []
+
+
+@pytest.mark.parametrize("first", ["simulation", "analysis"])
+@pytest.mark.parametrize("launcher", ["none", "mpirun"])
+def test_programs_of_one_job_are_programs_of_their_own(mpi, env, base, launcher, first):  # noqa: F811
+    """The same two files as jobs of their own on a node, and as processes that nobody has launched, in any order."""
+    folder = base / "memory"
+    folder.mkdir()
+    (base / "stead.toml").write_text(f'[dataspace.memory]\npath = "{folder}"\n')
+    env = os.environ | PATIENT | env | {"STEAD_CONFIG": str(base / "stead.toml"), "STEAD_SOCKET": "none"}
+    ranks, both = {"simulation": 2, "analysis": 3}, {}
+    for name in sorted(ranks, key=lambda name: name != first):
+        job = launch(mpi, ranks[name]) if launcher == "mpirun" else []
+        words = ["timeout", "--kill-after=10", str(LIMIT), *job, sys.executable, str(ROOT / "examples" / "mpi" / f"coupled_{name}.py")]
+        both[name] = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    said = {name: one.communicate() for name, one in both.items()}
+    assert all(one.returncode == 0 for one in both.values()), said
+    mean = 0.5 if launcher == "mpirun" else 0.0
+    assert said["analysis"][0].splitlines()[:3] == [f"{n} {10 * n + mean}" for n in range(3)], said
     assert left(folder) == []
 
 

@@ -316,7 +316,7 @@ def test_the_command_shows_watches_and_removes(tmp_path):
     config = tmp_path / "stead.toml"
     with tempfile.TemporaryDirectory(prefix="stead-test-", dir="/dev/shm") as memory:
         config.write_text(f'[dataspace.memory]\npath = "{memory}"\n')
-        env = os.environ | {"STEAD_CONFIG": str(config)}
+        env = os.environ | {"STEAD_CONFIG": str(config), "STEAD_SOCKET": "none"}
 
         def run(*words: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run([command(), "stream", *words], env=env, capture_output=True, text=True, timeout=PATIENCE)
@@ -336,6 +336,14 @@ def test_the_command_shows_watches_and_removes(tmp_path):
             told = json.loads(run("show", "sim", "--format", "json").stdout)
             assert (told["state"], told["complete"], told["steps"], told["writers"][0]["step"]) == ("live", 3, [1, 2], 3)
             assert "has closed it" in run("show", "sim").stdout
+            assert (told["others"], told["missed"], told["all_writers"]) == ([], [], 1)
+            # All of it is told of this node, and a node is none where there is no pool.
+            assert json.loads(run("ls", "--here", "--format", "json").stdout) == json.loads(run("ls", "--format", "json").stdout)
+            assert run("ls").stdout.split()[:2] == ["stream", "state"]
+            for words in (("ls",), ("show", "sim"), ("explain", "sim")):
+                lost = run(*words, "--node", "n7")
+                assert lost.returncode != 0 and "node 'n7' is not reached: no daemon runs here" in lost.stderr, lost
+            assert run("ls", "--node", "n7", "--here").returncode == 2 and run("ls", "/tmp", "--here").returncode == 2
             assert told["peak"] == rows[0]["report"]["peak"] >= 3 * 96
             none = run("explain", "sim")
             assert "nobody reads it" in none.stdout, none

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
+import threading
+import warnings
+
 import numpy as np
+import pytest
 import stead
 from test_streams import PATIENCE, ended, grid, programs, space, tell
 
@@ -116,3 +123,61 @@ def test_which_steps_a_reader_has_had_is_told_when_it_goes_or_is_killed(space, p
             came, gone = w.events()
             assert (came["presence"], gone["presence"], gone["had"], gone["had_before"]) == ("here", how, 4, 0)
             assert gone["had_ranges"] == [[1, 2], [5, 5], [9, 9]]
+
+
+def test_other_nodes_are_asked_where_there_are_some(space, monkeypatch):
+    """Without a daemon none are, and one that is named is not reached; tests of pools do it with daemons."""
+    monkeypatch.setenv("STEAD_SOCKET", "none")
+    with stead.writer("sim", dataspaces=space) as w:
+        with w.step():
+            w.put("T", np.zeros((3, 4)))
+        for nodes in (None, []):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                assert stead.streams(dataspaces=space, nodes=nodes) == ["sim"]
+            info = stead.stream_info("sim", dataspaces=space, nodes=nodes)
+            assert (info["others"], info["missed"], info["all_writers"], len(info["writers"])) == ([], [], 1, 1)
+            assert "node" not in info
+            said = stead.explain_stream("sim", dataspaces=space, nodes=nodes)
+            assert (said["missed"], said["elsewhere"], [w["node"] for w in said["writers"]]) == ([], 0, [None])
+            with pytest.raises(stead.NotFoundError, match="there is no stream 'none'"):
+                stead.stream_info("none", dataspaces=space, nodes=nodes)
+        # All of it is here.
+        assert stead.stream_info("sim", dataspaces=space, nodes=["n7"])["state"] == "live"
+        for ask in (stead.streams, lambda **how: stead.stream_info("none", **how), lambda **how: stead.explain_stream("none", **how)):
+            with pytest.raises(stead.PeerError, match="node 'n7' is not reached"):
+                ask(dataspaces=space, nodes=["n7"])
+
+
+def test_nodes_that_cannot_be_asked_are_told_and_spoil_nothing(space, monkeypatch, tmp_path):
+    """What is on this node is told also where its daemon makes no sense."""
+    at = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.fspath(at))
+        at.chmod(0o700)
+        listener.listen()
+
+        def answer() -> None:
+            while True:
+                try:
+                    one, _ = listener.accept()
+                except OSError:
+                    return
+                with one:
+                    said = json.dumps({"protocol": 999, "version": "0", "node": "n0", "user": os.geteuid(), "drained": False, "job": None}).encode()
+                    one.sendall(len(said).to_bytes(4, "little") + said)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        monkeypatch.setenv("STEAD_SOCKET", os.fspath(at))
+        try:
+            with stead.writer("sim", dataspaces=space):
+                with pytest.warns(UserWarning, match="other nodes were not asked: .*protocol"):
+                    assert stead.streams(dataspaces=space) == ["sim"]
+                with pytest.raises(stead.NotFoundError, match="there is no stream 'none'.* not all were reached: .*protocol"):
+                    stead.stream_info("none", dataspaces=space)
+                assert stead.stream_info("sim", dataspaces=space)["missed"] == []
+        finally:
+            # Who waits in accept() is woken.
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join(PATIENCE)

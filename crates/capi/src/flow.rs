@@ -201,7 +201,6 @@ fn options(c: &Caller, given: *const stead_flow_options) -> Result<Options> {
         stop,
         coupling,
         nodes: StreamNodes::usual(),
-        is_apart: false,
     })
 }
 

@@ -3,9 +3,12 @@
 use crate::error::{stead_error, stead_status};
 use crate::guard::{Caller, call};
 use crate::text;
+use crate::versions::grows;
 use std::ffi::{c_char, c_int};
+use std::sync::Arc;
 use std::time::Duration;
-use stead::stream::{Bounds, Coupling, Home, Spaces, dataspaces};
+use stead::daemon::StreamNodes;
+use stead::stream::{Bounds, Coupling, Nodes, Spaces, Survey, dataspaces};
 use stead::{Error, Kind, Result};
 
 /// For stead_stream_writer_options.keep: no step stays when all readers have had it.
@@ -70,33 +73,82 @@ pub fn bounds(c: &Caller, shape: &[u64], start: *const u64, count: *const u64) -
     Bounds::new(start, count)
 }
 
-/// The streams of this user on this node, as JSON: a list of their names, in order. To be freed with stead_text_free. `dataspaces` are
-/// as in stead_stream_writer_options; NULL and 0 for the usual ones.
+/// Whose streams are told of: those of this node, and of the other ones of the pool of its daemon. A member that is 0 is what is said of it.
 ///
-/// Errors: STEAD_USAGE for dataspaces that are none; STEAD_PERMISSION if the folder of streams is not private to this user.
+/// Begin with `stead_stream_survey s = {0}; s.size = sizeof s;`: members may be added at its end, and are 0 then.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct stead_stream_survey {
+    /// sizeof(stead_stream_survey).
+    pub size: usize,
+    /// Folders of dataspaces such as "memory=/dev/shm/me", before those that are configured. Streams of this node lie in "memory".
+    pub dataspaces: *const *const c_char,
+    /// How many there are.
+    pub dataspaces_count: usize,
+    /// The names of other nodes of the pool that are asked. NULL: all. None are asked where it is not NULL and there are none.
+    pub nodes: *const *const c_char,
+    /// How many there are.
+    pub nodes_count: usize,
+    /// Milliseconds that other nodes are waited for: those that have not answered by then are named. Ten seconds unless told otherwise.
+    pub timeout_ms: u64,
+}
+
+grows!(stead_stream_survey, timeout_ms: u64);
+
+/// The other nodes of the pool that are asked: all, unless some are named.
+pub fn others(
+    c: &Caller,
+    given: *const *const c_char,
+    count: usize,
+) -> Result<Option<Arc<dyn Nodes>>> {
+    if given.is_null() && count == 0 {
+        return Ok(StreamNodes::usual());
+    }
+    Ok(Some(Arc::new(StreamNodes::default().only(c.texts(given, count, "nodes")?))))
+}
+
+fn survey(c: &Caller, given: *const stead_stream_survey) -> Result<Survey> {
+    let usual = Survey::default();
+    if given.is_null() {
+        let spaces = spaces(c, std::ptr::null(), 0)?;
+        return Ok(Survey { spaces, nodes: StreamNodes::usual(), ..usual });
+    }
+    let given = c.grown(given, "survey")?;
+    let is_alone = !given.nodes.is_null() && given.nodes_count == 0;
+    let nodes = others(c, given.nodes, given.nodes_count)?.filter(|_| !is_alone);
+    let spaces = spaces(c, given.dataspaces, given.dataspaces_count)?;
+    Ok(Survey { spaces, nodes, timeout: time(given.timeout_ms, usual.timeout), ..usual })
+}
+
+/// The streams of this user on this node and on others, as JSON: a list of objects in the order of their names, each with the `name` of a stream
+/// and the `node` that it is on, which is left out where there is no pool; and then, for each node that has not answered, one with
+/// the `node` and an `error`, in which `node` is null if it is not known which nodes there are. To be freed with stead_text_free.
+/// `survey` may be NULL: all that is usual.
+///
+/// Errors: STEAD_USAGE for dataspaces that are none; STEAD_PERMISSION if the folder of streams is not private to this user;
+/// STEAD_NOT_FOUND if the pool has no node of a name, and STEAD_PEER if nodes are named and there is no daemon.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stream_list(
-    dataspaces: *const *const c_char,
-    dataspaces_count: usize,
+    survey: *const stead_stream_survey,
     json: *mut *mut c_char,
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| {
         let out = c.out_handle(json, "place for the text")?;
-        let home = Home::open(&spaces(c, dataspaces, dataspaces_count)?)?;
-        text::give(out, &text::json(&home.list()?)?);
+        text::give(out, &text::json(&self::survey(c, survey)?.list()?)?);
         Ok(())
     })
 }
 
 /// What there is to know of the stream `name`, as JSON: its state, its steps and its memory, the variables of the last complete step,
-/// its writers and readers and how far each of them is. To be freed with stead_text_free. A name with a '/' is a folder that steps were recorded in.
+/// its writers and readers and how far each of them is, as this node tells it, or the first one that has it; what other nodes tell is in
+/// `others`, and those that have not answered are in `missed`. None are asked where all of the stream is on this one. To be freed with
+/// stead_text_free. A name with a '/' is a folder that steps were recorded in. `survey` is as in stead_stream_list.
 ///
 /// Errors: STEAD_NOT_FOUND if there is none; STEAD_TIMEOUT if a process that is stopped keeps it locked; those of stead_stream_list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stream_describe(
-    dataspaces: *const *const c_char,
-    dataspaces_count: usize,
+    survey: *const stead_stream_survey,
     name: *const c_char,
     json: *mut *mut c_char,
     error: *mut *mut stead_error,
@@ -104,8 +156,7 @@ pub unsafe extern "C" fn stead_stream_describe(
     call!(error, |c| {
         let out = c.out_handle(json, "place for the text")?;
         let name = c.text(name, "name")?;
-        let spaces = spaces(c, dataspaces, dataspaces_count)?;
-        text::give(out, &text::json(&stead::stream::describe(name, &spaces)?)?);
+        text::give(out, &text::json(&self::survey(c, survey)?.describe(name)?)?);
         Ok(())
     })
 }
@@ -115,8 +166,10 @@ pub unsafe extern "C" fn stead_stream_describe(
 /// recorded, `bytes` of the files, its `state`, and whether it `is_whole`; `damage` says why it cannot be read, where it cannot. To be freed
 /// with stead_text_free.
 ///
-/// Errors: STEAD_NOT_FOUND if there is no such folder; STEAD_USAGE for one on another node or in a bucket; those of stead_stream_list; those of
-/// the system.
+/// `dataspaces` are as in stead_stream_writer_options; NULL and 0 for the usual ones.
+///
+/// Errors: STEAD_NOT_FOUND if there is no such folder; STEAD_USAGE for one on another node or in a bucket, and for dataspaces that are none;
+/// those of the system.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stream_recordings(
     dataspaces: *const *const c_char,
@@ -134,16 +187,16 @@ pub unsafe extern "C" fn stead_stream_recordings(
     })
 }
 
-/// Who will get what from whom of a step of the stream `name`, as far as writers of this node are concerned, as JSON: for each reader what it
+/// Who will get what from whom of a step of the stream `name`, of all nodes that have its writers together, as JSON: for each reader what it
 /// will copy and look at, for each pair of a reader and a writer the same, what is in memory, and warnings of what may be slow. It goes by
 /// the blocks of the last complete step, and by the boxes that readers have got last; for those who have got nothing yet it assumes rows.
-/// As many readers as `readers` are assumed beside those that are there. To be freed with stead_text_free.
+/// As many readers as `readers` are assumed beside those that are there. Nodes that have not answered are in `missed`. To be freed with
+/// stead_text_free. `survey` is as in stead_stream_list.
 ///
 /// Errors: those of stead_stream_describe; STEAD_FORMAT if what writers say is damaged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stream_explain(
-    dataspaces: *const *const c_char,
-    dataspaces_count: usize,
+    survey: *const stead_stream_survey,
     name: *const c_char,
     readers: u64,
     json: *mut *mut c_char,
@@ -152,17 +205,17 @@ pub unsafe extern "C" fn stead_stream_explain(
     call!(error, |c| {
         let out = c.out_handle(json, "place for the text")?;
         let name = c.text(name, "name")?;
-        let home = Home::open(&spaces(c, dataspaces, dataspaces_count)?)?;
-        text::give(out, &text::json(&home.explain(name, readers)?)?);
+        text::give(out, &text::json(&self::survey(c, survey)?.explain(name, readers)?)?);
         Ok(())
     })
 }
 
 /// Removes the stream `name` and frees its memory. With `force` also one that is written or read: who does so is told. A name with a '/'
-/// is a folder that steps were recorded in.
+/// is a folder that steps were recorded in. It is one of this node. `dataspaces` are as in stead_stream_writer_options; NULL and 0 for the
+/// usual ones.
 ///
-/// Errors: STEAD_NOT_FOUND if there is none; STEAD_USAGE if somebody writes or reads it and `force` is not set; those of
-/// stead_stream_describe.
+/// Errors: STEAD_NOT_FOUND if there is none; STEAD_USAGE if somebody writes or reads it and `force` is not set, and for dataspaces that are
+/// none; STEAD_TIMEOUT if a process that is stopped keeps it locked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stream_remove(
     dataspaces: *const *const c_char,

@@ -12,10 +12,10 @@ use crate::table::{self, Object};
 use crate::text;
 use crate::versions::grows;
 use std::ffi::c_char;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use stead::daemon::StreamNodes;
-use stead::stream::{Behind, Nodes, Read, Reader, Start};
+use stead::stream::{Behind, Read, Reader, Start};
 use stead::{Error, Result};
 
 /// A reader of a stream. Made by stead_stream_reader_open, freed with stead_stream_reader_free. Several threads may use it, one after the
@@ -51,10 +51,10 @@ pub struct stead_stream_reader_options {
     pub dataspaces: *const *const c_char,
     /// How many there are.
     pub dataspaces_count: usize,
-    /// Programs on several nodes of which this is one, or NULL. Writers may be on any of them.
+    /// Programs on several nodes of which this is one, or NULL. Writers may be on any of these nodes, whoever has begun them.
     pub coupling: *const stead_coupling,
     /// The names of other nodes of the pool of daemons that writers may be on. NULL: all are asked, unless all of the stream is written
-    /// here. None are asked where it is not NULL and there are none, nor with a coupling.
+    /// here or, with a coupling, on its nodes. None are asked where it is not NULL and there are none.
     pub nodes: *const *const c_char,
     /// How many there are.
     pub nodes_count: usize,
@@ -134,16 +134,8 @@ fn read(c: &Caller, given: *const stead_stream_reader_options) -> Result<Read> {
         stop: default.stop,
         threads: given.threads,
         coupling,
-        nodes: nodes(c, given.nodes, given.nodes_count)?,
+        nodes: stream::others(c, given.nodes, given.nodes_count)?,
     })
-}
-
-/// The other nodes that are asked.
-fn nodes(c: &Caller, given: *const *const c_char, count: usize) -> Result<Option<Arc<dyn Nodes>>> {
-    if given.is_null() && count == 0 {
-        return Ok(StreamNodes::usual());
-    }
-    Ok(Some(Arc::new(StreamNodes::default().only(c.texts(given, count, "nodes")?))))
 }
 
 /// Takes the place of a rank of a group of readers of the stream `name`, and waits for the stream if nobody writes it yet. `options` may

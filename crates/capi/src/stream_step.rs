@@ -231,7 +231,8 @@ pub unsafe extern "C" fn stead_stream_step_completed_at(step: *const stead_strea
 
 /// What a step has cost its reader so far, as JSON: how many boxes were copied, bytes that were copied, looked at and fetched from other
 /// nodes, seconds of processors that copies of 64 KiB or more have taken, seconds that were waited for it, and the most memory that the stream
-/// has taken on this node as a multiple of what was put into the step there. To be freed with stead_text_free.
+/// has taken on this node as a multiple of what was put into the step there; without writers here, that of the nodes which it comes
+/// from. To be freed with stead_text_free.
 ///
 /// Errors: STEAD_USAGE for what is no step.
 #[unsafe(no_mangle)]

@@ -9,7 +9,7 @@ mod stream;
 pub use admin::{AdminArgs, AdminVerb, JobVerb, PersistArgs, PersistVerb, ProcessVerb, SpaceVerb};
 pub use flow::{FlowArgs, FlowRunArgs, FlowVerb};
 pub use stage::{DaemonArgs, DfArgs, ExistsArg, LsArgs, MetricsArgs, StageArgs, TopArgs};
-pub use stream::{StreamArgs, StreamVerb};
+pub use stream::{Asked, StreamArgs, StreamVerb};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;

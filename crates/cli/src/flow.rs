@@ -10,7 +10,7 @@ use stead::fabric::Fabric;
 use stead::flow::{
     Checked, Description, Flow, Functions, Graph, NodeDescription, Options, Report, check, draw,
 };
-use stead::stream::{Coupling, Patience, dataspaces};
+use stead::stream::{Coupling, dataspaces};
 use stead::{Cancel, Error, Result, units, write_file};
 
 pub fn flow(a: &FlowArgs) -> Result<()> {
@@ -75,15 +75,7 @@ fn run(a: &FlowRunArgs, fabric: Option<&Arc<dyn Fabric>>) -> Result<()> {
         None => (flow.run(&options)?, true),
         Some(fabric) => {
             let coupling = Coupling::new(fabric.clone(), "flow", &options.spaces, timeout)?;
-            // Where daemons are a pool, what is read may be on any of its nodes.
-            let is_apart = match &options.nodes {
-                Some(nodes) => {
-                    let patience = Patience::new(options.timeout, options.stop.clone());
-                    nodes.names(&patience).is_ok_and(|names| !names.is_empty())
-                }
-                None => false,
-            };
-            let report = flow.run_with(&coupling, &Options { is_apart, ..options })?;
+            let report = flow.run_with(&coupling, &options)?;
             (report, coupling.rank() == 0)
         }
     };

@@ -1,13 +1,16 @@
-//! `stead stream`: streams of this node, for people who look after them.
+//! `stead stream`: streams of this node and of the pool, for people who look after them.
 
-use crate::args::{Described, StreamArgs, StreamVerb};
+use crate::args::{Asked, Described, StreamArgs, StreamVerb};
 use crate::{output, signals, table};
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stead::daemon::StreamNodes;
 use stead::stream::{
-    Attribute, Basis, Behind, Budget, Definition, Description, Explanation, Home, Peer, Presence,
-    Progress, Pull, Read, Reader, Recording, Step, Taker, dataspaces, describe, recordings, remove,
+    Attribute, Basis, Behind, Budget, Definition, Description, Explanation, Giver, Home, Missed,
+    Nodes, Peer, Presence, Progress, Pull, Read, Reader, Recording, Spaces, Step, Survey, Taker,
+    dataspaces, recordings, remove,
 };
 use stead::{Cancel, Error, Kind, Result, units};
 
@@ -19,19 +22,23 @@ const LOOK: Duration = Duration::from_millis(200);
 pub fn stream(a: &StreamArgs) -> Result<()> {
     let spaces = dataspaces()?;
     match &a.what {
-        StreamVerb::Ls { location: Some(location), format } => {
+        StreamVerb::Ls { location: Some(location), format, .. } => {
             recorded(location, &recordings(location, &spaces)?, *format)
         }
-        StreamVerb::Ls { location: None, format } => ls(&Home::open(&spaces)?, *format),
-        StreamVerb::Show { name, format } => {
-            let told = describe(name, &spaces)?;
+        StreamVerb::Ls { location: None, asked, format } => ls(&survey(spaces, asked), *format),
+        StreamVerb::Show { name, asked, format } => {
+            let told = survey(spaces, asked).describe(name)?;
             match format {
                 Described::Json => output::json(&told),
-                Described::Table => output::text(&page(&told)),
+                Described::Table => {
+                    let pages: Vec<String> =
+                        std::iter::once(&told.first).chain(&told.others).map(page).collect();
+                    output::text(&(pages.join("\n") + &notes(&told.missed)))
+                }
             }
         }
-        StreamVerb::Explain { name, readers, format } => {
-            let told = Home::open(&spaces)?.explain(name, *readers)?;
+        StreamVerb::Explain { name, readers, asked, format } => {
+            let told = survey(spaces, asked).explain(name, *readers)?;
             match format {
                 Described::Json => output::json(&told),
                 Described::Table => output::text(&explained(&told)),
@@ -51,6 +58,23 @@ pub fn stream(a: &StreamArgs) -> Result<()> {
             false => Err(Error::new(Kind::NotFound, format!("there is no stream '{name}'"))),
         },
     }
+}
+
+/// Of the nodes that are asked.
+fn survey(spaces: Spaces, asked: &Asked) -> Survey {
+    let only = asked.nodes.clone();
+    let nodes: Option<Arc<dyn Nodes>> = match (asked.here, only.is_empty()) {
+        (true, _) => None,
+        (false, true) => StreamNodes::usual(),
+        (false, false) => Some(Arc::new(StreamNodes::default().only(only.clone()))),
+    };
+    let timeout = Duration::from_secs(asked.timeout);
+    Survey { spaces, nodes, only, timeout, ..Survey::default() }
+}
+
+/// Which nodes have not answered.
+fn notes(missed: &[Missed]) -> String {
+    missed.iter().map(|missed| format!("\n{missed}\n")).collect()
 }
 
 fn state(told: &Progress) -> String {
@@ -74,57 +98,80 @@ enum Listed {
     /// One that cannot be looked at, and why.
     Odd {
         name: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
         error: String,
     },
+    /// A node of which nothing is told.
+    Missed(Missed),
 }
 
-fn ls(home: &Home, format: Described) -> Result<()> {
+fn ls(survey: &Survey, format: Described) -> Result<()> {
     let (mut all, mut odd) = (Vec::new(), String::new());
-    for name in home.list()? {
-        match home.describe(&name) {
+    let asked = survey.describe_all()?;
+    for (of, told) in asked.found {
+        match told {
             Ok(told) => all.push(Listed::Told(Box::new(told))),
-            // One may go while others are looked at.
-            Err(e) if e.kind() == Kind::NotFound => {}
             Err(e) => {
-                odd += &format!("stream '{name}' cannot be shown: {e}\n");
+                let (name, node) = (of.name, of.node);
+                let at = node.as_ref().map_or_else(String::new, |node| format!(" of node {node}"));
+                odd += &format!("stream '{name}'{at} cannot be shown: {e}\n");
                 odd += &e.hint().map_or_else(String::new, |hint| format!("  hint: {hint}\n"));
-                all.push(Listed::Odd { name, error: e.to_string() });
+                all.push(Listed::Odd { name, node, error: e.to_string() });
             }
         }
     }
     if format == Described::Json {
+        all.extend(asked.missed.into_iter().map(Listed::Missed));
         return output::json(&all);
     }
+    let notes = notes(&asked.missed);
     if all.is_empty() {
-        return output::text("there are no streams\n");
+        return output::text(&format!("there are no streams\n{notes}"));
     }
     let told = all.iter().filter_map(|one| match one {
         Listed::Told(told) => Some(&**told),
-        Listed::Odd { .. } => None,
+        Listed::Odd { .. } | Listed::Missed(_) => None,
     });
     let told: Vec<&Description> = told.collect();
     if told.is_empty() {
-        return output::text(&odd);
+        return output::text(&(odd + &notes));
     }
+    // Where there is a pool, nodes have names.
+    let is_pool = told.iter().any(|told| told.node.is_some());
     let row = |told: &&Description| {
-        vec![
+        let row = vec![
             told.name.clone(),
+            told.node.clone().unwrap_or_default(),
             state(&told.state),
             told.complete.to_string(),
             format!("{} of {}", here(&told.writers), told.writers.len()),
             here(&told.readers).to_string(),
             format!("{} of {}", units::format_size(told.used), units::format_size(told.memory)),
-        ]
+        ];
+        in_pool(row, is_pool)
     };
-    let header = ["stream", "state", "steps", "writers", "readers", "memory"];
+    let header = vec!["stream", "node", "state", "steps", "writers", "readers", "memory"];
+    let header = in_pool(header, is_pool);
     let mut page = table::plain(&header, told.iter().map(row).collect());
-    if let Some(budget) = told.iter().find_map(|told| told.budget) {
-        page += &format!("\nall streams of this user: {}\n", of_budget(budget));
+    let budgets: BTreeMap<Option<&str>, Budget> =
+        told.iter().filter_map(|told| Some((told.node.as_deref(), told.budget?))).collect();
+    for (node, budget) in budgets {
+        let at = node.map_or_else(String::new, |node| format!(" on node {node}"));
+        page += &format!("\nall streams of this user{at}: {}\n", of_budget(budget));
     }
     if !odd.is_empty() {
         page += &format!("\n{odd}");
     }
-    output::text(&page)
+    output::text(&(page + &notes))
+}
+
+/// A row, with the node in it where there is a pool.
+fn in_pool<T>(mut row: Vec<T>, is_pool: bool) -> Vec<T> {
+    if !is_pool {
+        row.remove(1);
+    }
+    row
 }
 
 fn of_budget(budget: Budget) -> String {
@@ -175,6 +222,13 @@ fn page(told: &Description) -> String {
     };
     let mut facts =
         vec![vec!["state".to_owned(), state(&told.state)], vec!["steps".to_owned(), steps]];
+    if let Some(node) = &told.node {
+        facts.insert(0, vec!["node".to_owned(), node.clone()]);
+    }
+    let elsewhere = told.all_writers.saturating_sub(told.writers.len() as u64);
+    if elsewhere > 0 {
+        facts.push(vec!["writers on other nodes".to_owned(), elsewhere.to_string()]);
+    }
     // Of a stream that is in files, nobody waits for anybody.
     let is_recorded = told.queue == 0;
     let more = [
@@ -277,16 +331,18 @@ const SHOWN: usize = 60;
 fn explained(told: &Explanation) -> String {
     let Some(step) = told.step else {
         return format!(
-            "no step of stream '{}' is there: nothing is known of its arrays\n",
-            told.name
+            "no step of stream '{}' is there: nothing is known of its arrays\n{}",
+            told.name,
+            notes(&told.missed)
         );
     };
     let size = units::format_size;
     let mut page = format!(
-        "What readers will get of a step of stream '{}' like step {step}: {} of {} writers on this node\n",
+        "What readers will get of a step of stream '{}' like step {step}: {} of {} writers on {}\n",
         told.name,
         size(told.bytes),
-        told.writers.len()
+        told.writers.len(),
+        on(&told.writers)
     );
     if told.elsewhere > 0 {
         page += &format!(
@@ -373,7 +429,19 @@ fn rest(all: usize, what: &str) -> String {
 
 fn warned(told: &Explanation) -> String {
     let warnings = told.warnings.iter();
-    warnings.map(|w| format!("\n{}: {}\n  {}\n", w.kind, w.message, w.hint)).collect()
+    let said: String =
+        warnings.map(|w| format!("\n{}: {}\n  {}\n", w.kind, w.message, w.hint)).collect();
+    said + &notes(&told.missed)
+}
+
+/// The nodes that writers are on.
+fn on(writers: &[Giver]) -> String {
+    let nodes: BTreeSet<&str> = writers.iter().filter_map(|giver| giver.node.as_deref()).collect();
+    match nodes.len() {
+        0 => "this node".to_owned(),
+        1..=8 => format!("node {}", nodes.into_iter().collect::<Vec<_>>().join(", node ")),
+        many => format!("{many} nodes"),
+    }
 }
 
 /// What was done in the whole stream, on this node, since the line before.

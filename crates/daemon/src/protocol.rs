@@ -121,7 +121,7 @@ pub enum StreamWay {
     Errands,
     /// What may wait for a step.
     Asks,
-    /// Whether there is a stream, by a connection that is alone.
+    /// Whether there is a stream, and what is told of streams, by a connection that is alone.
     Look,
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stead_core::{Error, Kind, Result};
-use stead_stream::{Nodes, Patience, Way};
+use stead_stream::{Names, Nodes, Patience, Way};
 
 /// The other nodes of the pool that the daemon of this node is in. Without a daemon, or a pool, there are none.
 #[derive(Debug, Default)]
@@ -34,13 +34,13 @@ impl StreamNodes {
 }
 
 impl Nodes for StreamNodes {
-    fn names(&self, patience: &Patience) -> Result<Vec<String>> {
+    fn names(&self, patience: &Patience) -> Result<Names> {
         let client = Client::connect_within(self.path.as_deref(), None, patience)?;
         let (all, here) = match client {
-            Some(mut client) => (client.nodes()?, client.hello().node.clone()),
-            None => (Vec::new(), String::new()),
+            Some(mut client) => (client.nodes()?, Some(client.hello().node.clone())),
+            None => (Vec::new(), None),
         };
-        let mut names: Vec<String> = match &self.only {
+        let mut others: Vec<String> = match &self.only {
             None => all,
             Some(only) => {
                 if let Some(name) = only.iter().find(|name| !all.contains(name)) {
@@ -58,10 +58,14 @@ impl Nodes for StreamNodes {
                 only.clone()
             }
         };
-        names.retain(|name| *name != here);
-        names.sort_unstable();
-        names.dedup();
-        Ok(names)
+        others.retain(|name| Some(name) != here.as_ref());
+        others.sort_unstable();
+        others.dedup();
+        Ok(Names { here, others })
+    }
+
+    fn are_named(&self) -> bool {
+        self.only.is_some()
     }
 
     fn connect(

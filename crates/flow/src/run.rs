@@ -48,8 +48,6 @@ pub struct Options {
     pub coupling: Option<Arc<Coupling>>,
     /// Other nodes on which what is read may be written, as a reader has them.
     pub nodes: Option<Arc<dyn Nodes>>,
-    /// True if, beside a coupling, what is read is found by `nodes`: it is written by no program of the coupling.
-    pub is_apart: bool,
 }
 
 impl Default for Options {
@@ -65,7 +63,6 @@ impl Default for Options {
             stop: Stop::default(),
             coupling: None,
             nodes: None,
-            is_apart: false,
         }
     }
 }
@@ -169,8 +166,7 @@ impl Flow {
     /// The same of all ranks of a coupling that has one part: each of them gets what all have done, or the first error of any. `options.rank`
     /// and `ranks` are those of the coupling.
     ///
-    /// What is read was written by programs that were begun by themselves. It is found on the nodes of the coupling, or with `options.is_apart`
-    /// by `options.nodes`.
+    /// What is read is written by programs that were begun by themselves. It is found on the nodes of the coupling, or else by `options.nodes`.
     ///
     /// # Errors
     /// As [`Flow::run`]; `Peer` if a rank is gone.
@@ -343,7 +339,7 @@ fn read(name: &str, read: &Reading, options: &Options) -> Result<Read> {
         timeout: options.timeout,
         stop: options.stop.clone(),
         threads: options.threads,
-        coupling: options.coupling.clone().filter(|_| read.nodes.is_none() && !options.is_apart),
+        coupling: options.coupling.clone().filter(|_| read.nodes.is_none()),
         nodes,
     })
 }

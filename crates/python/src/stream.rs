@@ -21,7 +21,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 use stead::daemon::StreamNodes;
 use stead::stream::{
-    Attribute, Behind, Bounds, Definition, Home, Nodes, Read, Reader, Spaces, Start, Step, Stop,
+    Attribute, Behind, Bounds, Definition, Nodes, Read, Reader, Spaces, Start, Step, Stop, Survey,
     Writer, Written, dataspaces,
 };
 use stead::{ByteOrder, Error, Kind, Order, Result};
@@ -478,12 +478,7 @@ impl StreamReader {
         coupling: Option<&Bound<'_, Coupling>>,
         nodes: Option<Vec<String>>,
     ) -> PyResult<StreamReader> {
-        let pool = StreamNodes::default();
-        let pool = match nodes {
-            Some(only) => pool.only(only),
-            None => pool,
-        };
-        let nodes: Option<Arc<dyn Nodes>> = Some(Arc::new(pool));
+        let nodes = Some(others(nodes));
         let coupling = coupling.map(|coupling| coupling.get().open()).transpose()?;
         let start = match start {
             "oldest" => Start::Oldest,
@@ -688,8 +683,20 @@ impl Drop for StreamStep {
     }
 }
 
-fn home(given: &[String]) -> Result<Home> {
-    Home::open(&spaces(given)?)
+/// The other nodes that are asked: all of the pool, unless these are named.
+fn others(named: Option<Vec<String>>) -> Arc<dyn Nodes> {
+    let pool = StreamNodes::default();
+    Arc::new(match named {
+        Some(only) => pool.only(only),
+        None => pool,
+    })
+}
+
+/// Whose streams are told of.
+fn survey(given: &[String], nodes: Option<Vec<String>>, timeout: Duration) -> Result<Survey> {
+    let is_alone = nodes.as_ref().is_some_and(Vec::is_empty);
+    let (spaces, nodes) = (spaces(given)?, (!is_alone).then(|| others(nodes)));
+    Ok(Survey { spaces, nodes, timeout, stop: signals(), ..Survey::default() })
 }
 
 fn json(told: &impl serde::Serialize) -> PyResult<String> {
@@ -697,16 +704,32 @@ fn json(told: &impl serde::Serialize) -> PyResult<String> {
         .map_err(|e| raise(Error::internal(format!("a stream cannot be described: {e}"))))
 }
 
-/// The names of all streams.
+/// The names of all streams, and why nodes have told of none.
 #[pyfunction]
-pub fn list_streams(py: Python<'_>, given: Vec<String>) -> PyResult<Vec<String>> {
-    unlocked(py, || home(&given)?.list())
+pub fn list_streams(
+    py: Python<'_>,
+    given: Vec<String>,
+    nodes: Option<Vec<String>>,
+    timeout: f64,
+) -> PyResult<(Vec<String>, Vec<String>)> {
+    let timeout = patience(timeout)?;
+    let listed = unlocked(py, || survey(&given, nodes, timeout)?.list())?;
+    let mut names: Vec<String> = listed.found.into_iter().map(|listed| listed.name).collect();
+    names.dedup();
+    Ok((names, listed.missed.iter().map(ToString::to_string).collect()))
 }
 
 /// What there is to know of a stream, as JSON.
 #[pyfunction]
-pub fn describe_stream(py: Python<'_>, name: &str, given: Vec<String>) -> PyResult<String> {
-    json(&unlocked(py, || stead::stream::describe(name, &spaces(&given)?))?)
+pub fn describe_stream(
+    py: Python<'_>,
+    name: &str,
+    given: Vec<String>,
+    nodes: Option<Vec<String>>,
+    timeout: f64,
+) -> PyResult<String> {
+    let timeout = patience(timeout)?;
+    json(&unlocked(py, || survey(&given, nodes, timeout)?.describe(name))?)
 }
 
 /// The streams that were recorded in a folder, as JSON.
@@ -722,8 +745,11 @@ pub fn explain_stream(
     name: &str,
     readers: u64,
     given: Vec<String>,
+    nodes: Option<Vec<String>>,
+    timeout: f64,
 ) -> PyResult<String> {
-    json(&unlocked(py, || home(&given)?.explain(name, readers))?)
+    let timeout = patience(timeout)?;
+    json(&unlocked(py, || survey(&given, nodes, timeout)?.explain(name, readers))?)
 }
 
 /// Removes a stream; false if there is none.

@@ -4,6 +4,7 @@
 
 use crate::board::Elsewhere;
 use crate::clock;
+use crate::describe::Shown;
 use crate::gather::Plan;
 use crate::here::Here;
 use crate::home::{self, Home};
@@ -36,7 +37,12 @@ pub(crate) struct Client<'c> {
     pub(crate) whose: Option<(u64, u64)>,
     /// Begins a thread of this name.
     pub(crate) thread: &'c Begin<'c>,
+    /// Says which run of a stream a group of its job reads, where it is one of a job.
+    pub(crate) settles: Option<&'c Settles<'c>>,
 }
+
+/// Which run of a stream a group reads.
+pub(crate) type Settles<'c> = dyn Fn(&wire::Settle) -> u64 + 'c;
 
 /// Begins a thread.
 pub(crate) type Begin<'c> = dyn Fn(&str, Box<dyn FnOnce() + Send>) -> Result<()> + 'c;
@@ -100,7 +106,10 @@ impl Seat {
         }
         let told = match self.place.is_in_memory(step) {
             true => in_memory(self.place.here(), step, known),
-            false => self.place.source().told(step).and_then(|told| in_files(&told, known)),
+            false => {
+                let peak = self.place.here().peak();
+                self.place.source().told(step).and_then(|told| in_files(&told, peak, known))
+            }
         };
         match told {
             Ok((mine, told)) => {
@@ -183,7 +192,7 @@ type Both = (Told, wire::Told);
 
 /// Of a step that is in memory: what they have said is sent as it is.
 fn in_memory(here: &Here, step: u64, known: &mut HashSet<u64>) -> Result<Both> {
-    let ((at, bytes), mut said) = (here.facts(step), Vec::new());
+    let ((at, bytes), peak, mut said) = (here.facts(step), here.peak(), Vec::new());
     let (mut mine, mut now) = (Vec::new(), HashSet::new());
     for writer in 0..here.writers() {
         let (told, raw) = here.blocks(step, writer)?;
@@ -198,12 +207,12 @@ fn in_memory(here: &Here, step: u64, known: &mut HashSet<u64>) -> Result<Both> {
         mine.push(told);
     }
     *known = now;
-    Ok((Told { at, bytes, said: mine }, wire::Told { at, bytes, said }))
+    Ok((Told { at, bytes, peak, said: mine }, wire::Told { at, bytes, peak, said }))
 }
 
-/// Of a step that was read from files.
-fn in_files(told: &Told, known: &mut HashSet<u64>) -> Result<Both> {
-    let Told { at, bytes, said } = told;
+/// Of a step that was read from files, beside the most memory that steps have taken.
+fn in_files(told: &Told, peak: u64, known: &mut HashSet<u64>) -> Result<Both> {
+    let Told { at, bytes, said, .. } = told;
     let (mut sent, mut now) = (Vec::with_capacity(said.len()), HashSet::new());
     for Said { rank, definitions, blocks } in said {
         let hash = definitions.hash();
@@ -214,8 +223,8 @@ fn in_files(told: &Told, known: &mut HashSet<u64>) -> Result<Both> {
         sent.push(wire::Said { rank: *rank, hash, definitions: all, blocks });
     }
     *known = now;
-    let mine = Told { at: *at, bytes: *bytes, said: said.clone() };
-    Ok((mine, wire::Told { at: *at, bytes: *bytes, said: sent }))
+    let mine = Told { at: *at, bytes: *bytes, peak, said: said.clone() };
+    Ok((mine, wire::Told { at: *at, bytes: *bytes, peak, said: sent }))
 }
 
 /// The stream of a name on this node.
@@ -345,13 +354,17 @@ pub(crate) fn serve(home: &Home, client: &Client<'_>) {
     while let Some(message) = next(client.asks) {
         let answer = match wire::decode::<Ask>(&message) {
             Ok(Ask::Bye) => return,
-            Ok(Ask::Find(who)) => found(home, &who),
             Ok(Ask::Open(asked)) => wire::answer(begin(home, client, &asked, &mut seat)),
             Ok(Ask::Next(from, milliseconds)) => {
                 let none = || wire::astray("nothing was opened");
                 let seat = seat.as_ref().ok_or_else(none);
                 wire::answer(seat.and_then(|seat| coming(seat, from, milliseconds, &mut known)))
             }
+            Ok(Ask::Settle(said)) => {
+                let none = || wire::astray("it is one of no job");
+                wire::answer(client.settles.map(|settles| settles(&said)).ok_or_else(none))
+            }
+            Ok(ask) => looked_for(home, ask),
             Err(e) => wire::answer::<()>(Err(e)),
         };
         if client.asks.send(answer).is_err() {
@@ -369,8 +382,7 @@ pub(crate) fn show(home: &Home, asks: &dyn Line) {
     while let Some(message) = next(asks) {
         let answer = match wire::decode::<Ask>(&message) {
             Ok(Ask::Bye) => return,
-            Ok(Ask::Find(who)) => found(home, &who),
-            Ok(_) => wire::answer::<()>(Err(wire::astray("nothing can be opened by this line"))),
+            Ok(ask) => looked_for(home, ask),
             Err(e) => wire::answer::<()>(Err(e)),
         };
         if asks.send(answer).is_err() {
@@ -379,8 +391,24 @@ pub(crate) fn show(home: &Home, asks: &dyn Line) {
     }
 }
 
-fn found(home: &Home, who: &wire::Sought) -> Vec<u8> {
-    wire::answer(find(home, who).map(|found| found.map(|(said, _)| said)))
+/// Answers what is asked without a place among readers.
+fn looked_for(home: &Home, ask: Ask) -> Vec<u8> {
+    let bytes = match ask {
+        Ask::Find(who) => wire::answer(find(home, &who).map(|found| found.map(|(said, _)| said))),
+        Ask::List => wire::answer(home.list()),
+        Ask::Describe(name) => wire::answer(home.describe(&name).and_then(Shown::of)),
+        Ask::Explain(name, more) => wire::answer(home.share(&name, more)),
+        Ask::Open(_) | Ask::Next(..) | Ask::Settle(_) | Ask::Bye => {
+            wire::answer::<()>(Err(wire::astray("nothing can be opened by this line")))
+        }
+    };
+    if bytes.len() as u64 <= wire::MOST_TOLD {
+        return bytes;
+    }
+    wire::failed(
+        &Error::limit("there is more to be told of it than is sent to another node")
+            .with_hint("look at it on that node: stead stream show"),
+    )
 }
 
 /// The next message of a client; `None` if there will be none.

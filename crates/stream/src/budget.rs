@@ -12,7 +12,7 @@ use crate::board::Board;
 use crate::clock;
 use crate::home::Home;
 use crate::memory::Shared;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stead_core::Result;
@@ -30,7 +30,7 @@ const TIGHT: u64 = 4;
 const NAMED: usize = 8;
 
 /// What all streams of a user on a node may take of memory, and take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     /// Bytes that they may take: the least of `size`, `quota` and `user_quota` of the dataspace `memory`.
     pub most: u64,

@@ -10,14 +10,16 @@ use crate::home::{Home, check_name};
 use crate::line::Line;
 use crate::meeting;
 use crate::options::{Patience, Read};
+use crate::pool::Beside;
 use crate::ranks::{ToAgent, ToReader};
 use crate::source::Source;
-use crate::there::{Talk, lost};
-use crate::wire::{self, Found, Knock};
+use crate::there::{self, Talk, lost};
+use crate::wire::{self, Ask, Found, Knock, Settle};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -43,6 +45,9 @@ const TALKERS: usize = 8192;
 const LOOK: Duration = Duration::from_secs(1);
 /// Of the other writers of a stream so many are looked at then, each time other ones: all ranks together look at all of them.
 const LOOKED_AT: usize = 8;
+/// So many choices of runs are remembered, and names of groups are no longer.
+const SETTLED: usize = 1024;
+const GROUP: usize = 64;
 /// How long it is waited at first, and at last, before nodes are asked again for a stream that nobody writes yet.
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(50);
@@ -63,8 +68,9 @@ pub struct Coupling {
     mine: usize,
     /// Agreed by all ranks.
     number: u64,
-    /// How often this rank has written a stream of a name.
+    /// How often this rank has written a stream of a name, and how often it has begun to read one for a group.
     written: Mutex<HashMap<String, u64>>,
+    read: Mutex<HashMap<(String, String), u64>>,
     tags: AtomicU32,
     process: u32,
 }
@@ -77,6 +83,8 @@ pub(crate) struct Inner {
     part: Vec<usize>,
     /// Streams that this rank writes now, and their runs.
     writing: Mutex<Vec<(String, u64)>>,
+    /// Which runs of streams groups of its part read, if it is the first rank of the part; the oldest choice first.
+    settled: Mutex<VecDeque<Settle>>,
     threads: AtomicUsize,
     is_done: AtomicBool,
 }
@@ -205,11 +213,34 @@ impl Inner {
             let thread = |name: &str, work: Box<dyn FnOnce() + Send>| inner.thread(name, work);
             let node = inner.fabric.node_of(rank) as u64;
             let whose = Some((node, rank as u64));
-            agent::serve(&inner.home, &Client { asks: &asks, errands, whose, thread: &thread });
+            let settles = |said: &Settle| inner.settle(said);
+            let settles: Option<&agent::Settles<'_>> = Some(&settles);
+            let client = Client { asks: &asks, errands, whose, thread: &thread, settles };
+            agent::serve(&inner.home, &client);
         });
         if let Err(e) = begun {
             let _ = self.fabric.send(rank, tag | ANSWER, wire::answer::<()>(Err(e)));
         }
+    }
+
+    /// Which run of a stream a group reads: the one that is asked for first. It is answered at once, whoever else has not come yet.
+    fn settle(&self, said: &Settle) -> u64 {
+        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it =
+            |of: &&mut Settle| (&of.name, &of.group, of.nth) == (&said.name, &said.group, said.nth);
+        if let Some(of) = settled.iter_mut().find(is_it) {
+            if said.gone == Some(of.run) {
+                of.run = said.run;
+            }
+            return of.run;
+        }
+        if check_name(&said.name).is_ok() && said.group.len() <= GROUP {
+            if settled.len() >= SETTLED {
+                settled.pop_front();
+            }
+            settled.push_back(said.clone());
+        }
+        said.run
     }
 
     fn nobody_left(&self, done: &[bool]) -> bool {
@@ -271,6 +302,7 @@ impl Coupling {
             home,
             part,
             writing: Mutex::default(),
+            settled: Mutex::default(),
             threads: AtomicUsize::new(0),
             is_done: AtomicBool::new(false),
         });
@@ -280,8 +312,9 @@ impl Coupling {
         thread
             .spawn(move || its.run())
             .map_err(|e| Error::io("start a thread for", "streams of other nodes", e))?;
-        let (written, tags, process) = (Mutex::default(), AtomicU32::new(0), std::process::id());
-        Ok(Arc::new(Coupling { inner, parts, mine, number, written, tags, process }))
+        let (written, read) = (Mutex::default(), Mutex::default());
+        let (tags, process) = (AtomicU32::new(0), std::process::id());
+        Ok(Arc::new(Coupling { inner, parts, mine, number, written, read, tags, process }))
     }
 
     /// Takes part in the making of a coupling with an error of this rank, which comes back: the others hear that it has failed.
@@ -444,7 +477,7 @@ impl Coupling {
         nodes.values().filter_map(|ranks| ranks.get(me % ranks.len().max(1)).copied()).collect()
     }
 
-    /// All writers of a stream, on whatever nodes they are, as soon as there are all of them.
+    /// All writers of a stream, as soon as there are all of them: on whatever nodes of the job they are, or on those of a pool.
     ///
     /// # Errors
     /// Those of [`find::find`].
@@ -455,8 +488,23 @@ impl Coupling {
     ) -> Result<Vec<Box<dyn Source>>> {
         let agents = self.agents();
         let talks = agents.iter().map(|_| Mutex::default()).collect();
-        let others = Agents { coupling: self, agents, talks, options };
-        find::find(self.home(), name, options, &others, clock::after(options.timeout))
+        // Who reads alone agrees with nobody.
+        let is_group =
+            options.ranks > 1 && (options.rank, options.ranks) == (self.rank(), self.ranks());
+        let key = (name.to_owned(), options.group.clone());
+        let nth = is_group.then(|| self.read().get(&key).copied().unwrap_or(0));
+        let agents = Agents { coupling: self, agents, talks, options, nth };
+        let pool = options.nodes.as_ref().map(Beside::new);
+        let others = Wide { agents, pool };
+        let found = find::find(self.home(), name, options, &others, clock::after(options.timeout))?;
+        if is_group {
+            *self.read().entry(key).or_insert(0) += 1;
+        }
+        Ok(found)
+    }
+
+    fn read(&self) -> MutexGuard<'_, HashMap<(String, String), u64>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -473,6 +521,8 @@ struct Agents<'c> {
     /// Conversations that were begun: who looks for a stream opens it by the same one.
     talks: Vec<Mutex<Option<Talk>>>,
     options: &'c Read,
+    /// How often the group of all ranks of the part has read a stream of the name before; nothing of any other group.
+    nth: Option<u64>,
 }
 
 impl Agents<'_> {
@@ -508,17 +558,51 @@ impl Others for Agents<'_> {
         talk.insert(kept).find(who, patience)
     }
 
+    fn settle(
+        &self,
+        stream: &str,
+        run: u64,
+        gone: Option<u64>,
+        patience: &Patience,
+    ) -> Result<Option<u64>> {
+        let Some(nth) = self.nth else { return Ok(None) };
+        let (coupling, group) = (self.coupling, self.options.group.clone());
+        let said = Settle { name: stream.to_owned(), group, nth, run, gone };
+        let first = coupling.inner.part.first().copied().unwrap_or(0);
+        if first == coupling.fabric().rank() {
+            return Ok(Some(coupling.inner.settle(&said)));
+        }
+        let tag = coupling.tag()?;
+        let line = ToAgent { coupling: coupling.clone(), rank: first, tag };
+        let asked = coupling
+            .knock(first, &Knock::Talk(tag))
+            .and_then(|()| there::once(&line, stream, &Ask::Settle(said), patience));
+        match asked {
+            // Who is gone settles nothing, and reads nothing.
+            Err(e) if e.kind() == Kind::Peer => Ok(None),
+            Err(e) if e.kind() == Kind::Timeout => {
+                let message = format!(
+                    "the first rank of the part does not answer which stream '{stream}' all of its ranks read"
+                );
+                Err(Error::new(Kind::Timeout, message)
+                    .at_rank(first)
+                    .with_hint("is it stopped? see what became of it"))
+            }
+            run => run.map(Some),
+        }
+    }
+
     fn talk(&self, which: usize, stream: &str, options: &Read, _: &Patience) -> Result<Talk> {
         // One by which it is being asked just now is none to open it by.
         let kept = self.talks.get(which).and_then(|talk| talk.try_lock().ok()?.take());
         kept.map_or_else(|| self.begin(which, stream, options), Ok)
     }
 
-    fn may_miss(&self, _: &Error) -> bool {
+    fn may_miss(&self, _: usize, _: &Error) -> bool {
         false
     }
 
-    fn is_full(&self, _: &Error) -> bool {
+    fn is_full(&self, _: usize, _: &Error) -> bool {
         false
     }
 
@@ -527,7 +611,102 @@ impl Others for Agents<'_> {
     }
 
     fn hint(&self) -> &'static str {
-        "begin its writers in this job, or read those of another job without the coupling"
+        "begin its writers in this job or on its nodes, or wait longer for them; those on other nodes are found by daemons that are a pool"
+    }
+}
+
+/// Nodes of the job, and after them those of a pool.
+struct Wide<'c> {
+    agents: Agents<'c>,
+    pool: Option<Beside<'c>>,
+}
+
+impl Wide<'_> {
+    /// Whose one of them is, and which it is there.
+    fn of(&self, which: usize) -> (&dyn Others, usize) {
+        match (which.checked_sub(self.agents.len()), &self.pool) {
+            (Some(which), Some(pool)) => (pool.others(), which),
+            _ => (&self.agents, which),
+        }
+    }
+}
+
+impl Others for Wide<'_> {
+    fn len(&self) -> usize {
+        self.agents.len() + self.pool.as_ref().map_or(0, |pool| pool.others().len())
+    }
+
+    fn renew(&self, patience: &Patience) -> Result<()> {
+        self.pool.as_ref().map_or(Ok(()), |pool| pool.renew(patience))
+    }
+
+    fn are_known(&self) -> bool {
+        self.pool.as_ref().is_none_or(Beside::are_known)
+    }
+
+    fn due(&self) -> Range<usize> {
+        match &self.pool {
+            Some(pool) if pool.is_due() => 0..self.len(),
+            _ => 0..self.agents.len(),
+        }
+    }
+
+    fn name(&self, which: usize) -> String {
+        let (of, which) = self.of(which);
+        of.name(which)
+    }
+
+    fn all(&self) -> String {
+        let Some(pool) = &self.pool else { return self.agents.all() };
+        let job = match self.agents.len() {
+            0 => "this node".to_owned(),
+            many => format!("this node, or on {many} more of the job"),
+        };
+        job + &pool.all()
+    }
+
+    fn look(&self, which: usize, who: &wire::Sought, patience: &Patience) -> Result<Option<Found>> {
+        let (of, which) = self.of(which);
+        of.look(which, who, patience)
+    }
+
+    fn talk(
+        &self,
+        which: usize,
+        stream: &str,
+        options: &Read,
+        patience: &Patience,
+    ) -> Result<Talk> {
+        let (of, which) = self.of(which);
+        of.talk(which, stream, options, patience)
+    }
+
+    fn settle(
+        &self,
+        stream: &str,
+        run: u64,
+        gone: Option<u64>,
+        patience: &Patience,
+    ) -> Result<Option<u64>> {
+        self.agents.settle(stream, run, gone, patience)
+    }
+
+    fn may_miss(&self, which: usize, error: &Error) -> bool {
+        let (of, which) = self.of(which);
+        of.may_miss(which, error)
+    }
+
+    fn is_full(&self, which: usize, error: &Error) -> bool {
+        let (of, which) = self.of(which);
+        of.is_full(which, error)
+    }
+
+    fn pauses(&self) -> (Duration, Duration) {
+        self.agents.pauses()
+    }
+
+    fn hint(&self) -> &'static str {
+        self.agents.hint()
     }
 }
 

@@ -2,13 +2,15 @@
 
 use crate::board::{Agreed, Board, Seat, Standing, State};
 use crate::budget::Budget;
-use crate::index::Definition;
+use crate::index::{Definition, Definitions};
 use crate::report::seconds;
+use crate::wire;
 use crate::words::Words;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use stead_core::{Error, Result};
 
 /// Whether a stream goes on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Progress {
     /// Its writers have not all closed it.
@@ -25,7 +27,7 @@ pub enum Progress {
 }
 
 /// Whether somebody is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Presence {
     /// Not come yet.
@@ -39,7 +41,7 @@ pub enum Presence {
 }
 
 /// A writer or a reader.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Peer {
     /// The group; none of a writer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,10 +81,13 @@ pub struct Peer {
 }
 
 /// What there is to know of a stream.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Description {
     /// Its name.
     pub name: String,
+    /// The node that tells it; `None` where that was not asked by its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// Whether it goes on.
     pub state: Progress,
     /// When it was founded, in nanoseconds since 1970.
@@ -105,8 +110,10 @@ pub struct Description {
     pub budget: Option<Budget>,
     /// The variables of the last complete step, as the writers of this node say; none where no step is there, or where it cannot be read.
     pub variables: Vec<Definition>,
-    /// Its writers.
+    /// Its writers on this node.
     pub writers: Vec<Peer>,
+    /// How many they are on all nodes.
+    pub all_writers: u64,
     /// Its readers: those that have gone, too, until others need their places.
     pub readers: Vec<Peer>,
 }
@@ -152,7 +159,7 @@ fn failed<W: Words>(board: &Board<W>, place: usize) -> usize {
 impl Description {
     /// Of a board that is locked. Its variables are still to be said, and the budget.
     pub(crate) fn of<W: Words>(name: &str, board: &Board<W>) -> Description {
-        let Agreed { keep, queue, memory, .. } = board.agreed();
+        let Agreed { keep, queue, memory, all, .. } = board.agreed();
         let state = match board.state() {
             State::Live => Progress::Live,
             State::Ended => Progress::Ended,
@@ -163,6 +170,7 @@ impl Description {
         let next = |peer: Peer| Peer { step: peer.step.min(board.complete()), ..peer };
         Description {
             name: name.to_owned(),
+            node: None,
             state,
             created: board.created(),
             complete: board.complete(),
@@ -175,7 +183,113 @@ impl Description {
             budget: None,
             variables: Vec::new(),
             writers: (0..board.writers()).map(|w| peer(board.writer(w))).collect(),
+            all_writers: all,
             readers: board.readers().into_iter().map(peer).map(next).collect(),
+        }
+    }
+
+    /// True if all of the stream is on this node, and goes on: it is no other one of the name that is meant.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.state == Progress::Live && self.writers.len() as u64 == self.all_writers
+    }
+}
+
+/// What a node tells another one of a stream: in JSON, but for its variables, which are as writers say them.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Shown {
+    text: String,
+    variables: Vec<u8>,
+}
+
+impl Shown {
+    /// # Errors
+    /// `Limit` if more is said of the variables than is sent.
+    pub(crate) fn of(mut told: Description) -> Result<Shown> {
+        let mut variables = Definitions::new();
+        for one in std::mem::take(&mut told.variables) {
+            variables.add(one)?;
+        }
+        let text = serde_json::to_string(&told)
+            .map_err(|e| Error::internal(format!("a stream cannot be described: {e}")))?;
+        Ok(Shown { text, variables: variables.encode()? })
+    }
+
+    /// What a node has told of this stream.
+    ///
+    /// # Errors
+    /// `Format` for what is no such thing, and for another stream.
+    pub(crate) fn told(&self, name: &str, node: &str) -> Result<Description> {
+        let odd = |_| wire::astray("no description of a stream");
+        let told: Description = serde_json::from_str(&self.text).map_err(odd)?;
+        if told.name != name {
+            return Err(wire::astray("another stream than was asked for"));
+        }
+        let variables = Definitions::decode(&self.variables)?.iter().cloned().collect();
+        Ok(Description { variables, node: Some(node.to_owned()), ..told })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Attribute;
+    use stead_core::{DType, Kind};
+
+    fn told() -> Description {
+        let peer = Peer {
+            group: None,
+            rank: 3,
+            process: Some(7),
+            presence: Presence::Here,
+            step: 2,
+            had: 0,
+            had_ranges: vec![(0, 1)],
+            had_before: 0,
+            dropped: 0,
+            bytes: 96,
+            memory: 48,
+            waited_s: 0.25,
+            copy_cpu_s: 0.0,
+            is_elsewhere: false,
+            node: None,
+            rank_of_job: None,
+        };
+        let mut variable = Definition::new("T", DType::F64, [3, 4]);
+        variable.attributes.insert("dt".into(), Attribute::Float(f64::NAN));
+        Description {
+            name: "sim".into(),
+            node: None,
+            state: Progress::Failed { writer: 1 },
+            created: u64::MAX,
+            complete: 2,
+            steps: vec![1],
+            keep: 1,
+            queue: 2,
+            memory: 1 << 40,
+            used: 48,
+            peak: 96,
+            budget: Some(Budget { most: 5, used: 4 }),
+            variables: vec![variable],
+            writers: vec![peer.clone()],
+            all_writers: 4,
+            readers: vec![Peer { group: Some("ana".into()), node: Some(1), ..peer }],
+        }
+    }
+
+    #[test]
+    fn what_is_told_of_a_stream_arrives_as_it_was() {
+        let bytes = wire::encode(&Shown::of(told()).unwrap()).unwrap();
+        let shown: Shown = wire::decode(&bytes).unwrap();
+        let there = shown.told("sim", "n1").unwrap();
+        assert_eq!(there, Description { node: Some("n1".into()), ..told() });
+        assert!(!there.is_whole());
+        assert_eq!(shown.told("other", "n1").unwrap_err().kind(), Kind::Format);
+        for damaged in [
+            Shown { text: shown.text.replace("sim", "\\u00"), variables: shown.variables.clone() },
+            Shown { text: "{}".into(), variables: shown.variables.clone() },
+            Shown { text: shown.text.clone(), variables: vec![1, 2, 3] },
+        ] {
+            assert_eq!(damaged.told("sim", "n1").unwrap_err().kind(), Kind::Format);
         }
     }
 }

@@ -9,7 +9,8 @@ use crate::options::{Patience, Read, Start};
 use crate::source::Source;
 use crate::there::{Talk, There};
 use crate::wire::{self, Found};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stead_core::{Cancel, Error, Kind, Result};
@@ -21,13 +22,36 @@ const SOON: Duration = Duration::from_secs(1);
 /// So long it is waited, at most, where there are too many connections.
 const FULL: Duration = Duration::from_millis(50);
 
-/// Other nodes on which writers may be, each with an agent to talk to.
+/// Other nodes on which writers may be, each with an agent to talk to. Two of them may be the same node, which is reached by two ways.
 pub(crate) trait Others: Sync {
     /// How many there are.
     fn len(&self) -> usize;
 
+    /// Looks whether there are more of them, where that may be so. None goes.
+    ///
+    /// # Errors
+    /// Those that no wait mends.
+    fn renew(&self, _: &Patience) -> Result<()> {
+        Ok(())
+    }
+
+    /// True once it is known which there are.
+    fn are_known(&self) -> bool {
+        true
+    }
+
+    /// Those that are to be asked in a round which begins now, where some are asked more seldom than others.
+    fn due(&self) -> Range<usize> {
+        0..self.len()
+    }
+
     /// What one of them is called, for errors.
     fn name(&self, which: usize) -> String;
+
+    /// What all of them are called, with this node, for errors: the stream is looked for on them.
+    fn all(&self) -> String {
+        format!("any of {} nodes", self.len() + 1)
+    }
 
     /// Asks one of them whether it has a stream. Nothing of it stays that others may want, such as a connection.
     fn look(&self, which: usize, who: &wire::Sought, patience: &Patience) -> Result<Option<Found>>;
@@ -36,11 +60,26 @@ pub(crate) trait Others: Sync {
     fn talk(&self, which: usize, stream: &str, options: &Read, patience: &Patience)
     -> Result<Talk>;
 
+    /// Which run of a stream all ranks of the reader's group read, if they have to agree: this one, unless another one was said before that
+    /// is not the one that is `gone`. `None` where there is nobody to agree with.
+    ///
+    /// # Errors
+    /// `Timeout` if who is asked does not answer.
+    fn settle(
+        &self,
+        _stream: &str,
+        _run: u64,
+        _gone: Option<u64>,
+        _: &Patience,
+    ) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// True for an error by which the node is only left out, as one that writers may not be on, and asked again.
-    fn may_miss(&self, error: &Error) -> bool;
+    fn may_miss(&self, which: usize, error: &Error) -> bool;
 
     /// True for an error by which nodes cannot be asked until others have been: there are too many connections now.
-    fn is_full(&self, error: &Error) -> bool;
+    fn is_full(&self, which: usize, error: &Error) -> bool;
 
     /// How long it is waited at first, and at last, before they are asked again.
     fn pauses(&self) -> (Duration, Duration);
@@ -54,8 +93,8 @@ pub(crate) trait Others: Sync {
 struct Node {
     /// It waits to be asked, or is being asked.
     is_open: bool,
-    /// It has answered, or was left out, since the search began.
-    is_heard: bool,
+    /// How often it has answered, or was left out, since the search began.
+    heard: u64,
     /// What it has said last.
     said: Option<Found>,
     /// Why it was left out last.
@@ -70,8 +109,8 @@ struct Missed {
 }
 
 impl Missed {
-    fn of(error: &Error, others: &dyn Others) -> Missed {
-        let hint = error.hint().filter(|_| others.is_full(error)).map(str::to_owned);
+    fn of(error: &Error, which: usize, others: &dyn Others) -> Missed {
+        let hint = error.hint().filter(|_| others.is_full(which, error)).map(str::to_owned);
         Missed { why: error.message().to_owned(), hint }
     }
 }
@@ -120,9 +159,9 @@ impl Search<'_> {
             drop(known);
             let said = self.others.look(which, self.who, &patience);
             known = self.known();
-            if let Some(e) = said.as_ref().err().filter(|e| self.others.is_full(e)) {
+            if let Some(e) = said.as_ref().err().filter(|e| self.others.is_full(which, e)) {
                 for node in known.nodes.iter_mut().skip(which).take(1) {
-                    node.missed = Some(Missed::of(e, self.others));
+                    node.missed = Some(Missed::of(e, which, self.others));
                 }
                 known.queue.push_back(which);
                 let slept = self.changed.wait_timeout(known, self.patience.left().min(FULL));
@@ -132,11 +171,11 @@ impl Search<'_> {
             let is_done = known.is_done;
             let node = known.nodes.get_mut(which);
             let failed = node.and_then(|node| {
-                (node.is_open, node.is_heard) = (false, true);
+                (node.is_open, node.heard) = (false, node.heard.saturating_add(1));
                 let (said, missed, failed) = match said {
                     Ok(said) => (said, None, None),
-                    Err(e) if self.others.may_miss(&e) => {
-                        (None, Some(Missed::of(&e, self.others)), None)
+                    Err(e) if self.others.may_miss(which, &e) => {
+                        (None, Some(Missed::of(&e, which, self.others)), None)
                     }
                     Err(e) => (None, None, Some(e)),
                 };
@@ -150,10 +189,15 @@ impl Search<'_> {
         }
     }
 
-    /// Has all nodes asked that are not being asked, and waits for their answers, but no longer than [`SOON`].
+    /// Has all nodes asked that are due and not being asked, and waits for their answers, but no longer than [`SOON`].
     fn round(&self) -> Result<Vec<Node>> {
+        let due = self.others.due();
         let mut known = self.known();
-        let idle = known.nodes.iter().enumerate().filter(|(_, node)| !node.is_open);
+        if known.nodes.len() < self.others.len() {
+            known.nodes.resize(self.others.len(), Node::default());
+        }
+        let idle = known.nodes.iter().enumerate();
+        let idle = idle.filter(|(which, node)| !node.is_open && due.contains(which));
         let idle: Vec<usize> = idle.map(|(which, _)| which).collect();
         known.round = idle;
         for which in known.round.clone() {
@@ -180,14 +224,22 @@ impl Search<'_> {
     fn miss(&self, which: usize, why: &Error) {
         let mut known = self.known();
         for node in known.nodes.iter_mut().skip(which).take(1) {
-            (node.said, node.missed) = (None, Some(Missed::of(why, self.others)));
+            (node.said, node.missed) = (None, Some(Missed::of(why, which, self.others)));
+        }
+    }
+
+    /// What these nodes have said is true no more.
+    fn forget(&self, of: &[usize]) {
+        let mut known = self.known();
+        for which in of {
+            known.nodes.iter_mut().skip(*which).take(1).for_each(|node| node.said = None);
         }
     }
 
     /// Which nodes were not reached, and why, for an error.
     fn missed(&self) -> Option<Missed> {
         let known = self.known();
-        let silent = known.nodes.iter().position(|node| !node.is_heard && node.missed.is_none());
+        let silent = known.nodes.iter().position(|node| node.heard == 0 && node.missed.is_none());
         let silent = silent.map(|which| Missed {
             why: format!("{} has not answered", self.others.name(which)),
             hint: None,
@@ -229,15 +281,53 @@ pub(crate) fn find(
         changed: Condvar::new(),
         ending: Cancel::new(),
     };
+    let searching = &search;
     std::thread::scope(|scope| {
-        let _over = Over(&search);
-        for _ in 0..others.len().min(AT_ONCE) {
+        let _over = Over(searching);
+        let begin = || {
             let thread = std::thread::Builder::new().name("stead-looks".to_owned());
-            let begun = thread.spawn_scoped(scope, || search.work());
-            begun.map_err(|e| Error::io("start a thread for", "streams of other nodes", e))?;
-        }
-        seek(home, name, options, &search)
+            let begun = thread.spawn_scoped(scope, move || searching.work());
+            begun
+                .map(drop)
+                .map_err(|e| Error::io("start a thread for", "streams of other nodes", e))
+        };
+        seek(home, name, options, searching, &begin)
     })
+}
+
+/// What nodes say, each once: one that is reached by two ways says the same by both, and it is the first one that counts. With it, which of the
+/// others it is; nothing of this one.
+fn distinct<'n>(here: Option<&'n Found>, nodes: &'n [Node]) -> Vec<(Option<usize>, &'n Found)> {
+    let (mut all, mut known) = (Vec::new(), HashSet::new());
+    let here = here.map(|found| (None, found));
+    let there = nodes.iter().enumerate();
+    let there = there.filter_map(|(which, node)| Some((Some(which), node.said.as_ref()?)));
+    for (which, found) in here.into_iter().chain(there) {
+        if !found.ranks.iter().any(|rank| known.contains(&(found.run, *rank))) {
+            known.extend(found.ranks.iter().map(|rank| (found.run, *rank)));
+            all.push((which, found));
+        }
+    }
+    all
+}
+
+/// The run that all ranks of a group read, where others have said so.
+struct Settled {
+    run: u64,
+    /// How often each node had answered then.
+    since: Vec<u64>,
+}
+
+impl Settled {
+    fn new(run: u64, nodes: &[Node]) -> Settled {
+        Settled { run, since: nodes.iter().map(|node| node.heard).collect() }
+    }
+
+    /// True if all nodes were asked since, and have answered: a question that was under way then is none of these.
+    fn was_asked_for(&self, nodes: &[Node]) -> bool {
+        let since = |which: usize| self.since.get(which).copied().unwrap_or(0);
+        nodes.iter().enumerate().all(|(which, node)| node.heard >= since(which).saturating_add(2))
+    }
 }
 
 fn seek(
@@ -245,42 +335,71 @@ fn seek(
     name: &str,
     options: &Read,
     search: &Search<'_>,
+    begin: &dyn Fn() -> Result<()>,
 ) -> Result<Vec<Box<dyn Source>>> {
     let Search { others, who, patience, .. } = search;
     let (mut pause, longest) = others.pauses();
+    let (mut threads, mut settled) = (0, None::<Settled>);
     loop {
+        while threads < others.len().min(AT_ONCE) {
+            begin()?;
+            threads += 1;
+        }
         let here = agent::find(home, who)?.map(|(said, _)| said);
         let nodes = search.round()?;
-        let is_heard = nodes.iter().all(|node| node.is_heard);
-        let all = here.iter().chain(nodes.iter().filter_map(|node| node.said.as_ref()));
+        let is_heard = others.are_known() && nodes.iter().all(|node| node.heard > 0);
+        let answers = distinct(here.as_ref(), &nodes);
         let is_wanted =
-            |found: &Found| found.is_live || found.awaits || options.start != Start::Next;
-        let run =
-            all.clone().filter(|found| is_wanted(found)).max_by_key(|f| (f.is_live, f.created));
+            |found: &&Found| found.is_live || found.awaits || options.start != Start::Next;
+        let wanted = || answers.iter().map(|(_, found)| *found).filter(is_wanted);
+        let newest = || wanted().max_by_key(|found| (found.is_live, found.created));
+        let (run, gone) = match &settled {
+            None => (newest(), None),
+            Some(of) => match wanted().find(|found| found.run == of.run) {
+                // What the others have chosen is not there any more.
+                None if is_heard && of.was_asked_for(&nodes) => (newest(), Some(of.run)),
+                found => (found, None),
+            },
+        };
         let missing = match run {
             Some(run) => {
-                let of = |f: &Option<Found>| f.as_ref().is_some_and(|f| f.run == run.run);
-                let there = (0..).zip(&nodes).filter(|(_, node)| of(&node.said));
-                let there: Vec<usize> = there.map(|(which, _)| which).collect();
-                let count: usize = all.filter(|f| f.run == run.run).map(|f| f.ranks.len()).sum();
+                let is_it = |(_, found): &&(Option<usize>, &Found)| found.run == run.run;
+                let of_run = || answers.iter().filter(is_it);
+                let count: usize = of_run().map(|(_, found)| found.ranks.len()).sum();
                 // One that is over may not be the last one of the name: who has not answered may know another one.
                 if count as u64 == run.all && (run.is_live || is_heard) {
-                    let asked = wire::Open::of(who, run.run, options);
-                    match open(home, &asked, of(&here), &there, search, options) {
-                        Ok(Some(sources)) => return Ok(sources),
-                        // Not all could be reached, for now.
-                        Ok(None) => {}
-                        // Somebody writes another one of the name.
-                        Err(e) if e.kind() == Kind::NotFound => {}
-                        Err(e) => return Err(e),
+                    let is_settled = settled.as_ref().is_some_and(|of| of.run == run.run);
+                    let chosen = match is_settled {
+                        true => None,
+                        false => others.settle(name, run.run, gone, patience)?,
+                    };
+                    if let Some(chosen) = chosen {
+                        settled = Some(Settled::new(chosen, &nodes));
+                    }
+                    if chosen.is_none_or(|chosen| chosen == run.run) {
+                        let asked = wire::Open::of(who, run.run, options);
+                        let is_here = of_run().any(|(which, _)| which.is_none());
+                        let there: Vec<usize> = of_run().filter_map(|(which, _)| *which).collect();
+                        match open(home, &asked, is_here, &there, search, options) {
+                            Ok(Some(sources)) => return Ok(sources),
+                            // Not all could be reached, for now.
+                            Ok(None) => {}
+                            // Somebody writes another one of the name.
+                            Err(e) if e.kind() == Kind::NotFound => search.forget(&there),
+                            Err(e) => return Err(e),
+                        }
                     }
                 }
-                format!("{count} of {} writers of stream '{name}' have come", run.all)
+                format!("{count} of {} writers of stream '{name}' have come on", run.all)
             }
-            None => format!("nobody writes a stream '{name}' on any of {} nodes", nodes.len() + 1),
+            None if settled.is_some() => {
+                format!("the stream '{name}' that others of the group read is not found on")
+            }
+            None => format!("nobody writes a stream '{name}' on"),
         };
         let left = patience.left();
         if left.is_zero() {
+            let missing = format!("{missing} {}", others.all());
             let (missing, hint) = match search.missed() {
                 Some(Missed { why, hint }) => {
                     (format!("{missing}, and not all were reached: {why}"), hint)
@@ -291,6 +410,7 @@ fn seek(
             return Err(Error::new(Kind::Timeout, missing).with_hint(hint));
         }
         options.stop.check()?;
+        others.renew(patience)?;
         home.wait(options.stop.at_most(pause.min(left)))?;
         pause = (pause * 2).min(longest);
     }
@@ -310,7 +430,7 @@ fn open(
     for which in there {
         match others.talk(*which, &asked.who.name, options, patience) {
             Ok(talk) => talks.push(talk),
-            Err(e) if others.may_miss(&e) || others.is_full(&e) => {
+            Err(e) if others.may_miss(*which, &e) || others.is_full(*which, &e) => {
                 search.miss(*which, &e);
                 return Ok(None);
             }

@@ -1,5 +1,8 @@
 //! What a fuzzer feeds with any bytes, of what is not public.
 
+use crate::describe::Shown;
+use crate::explain::Explanation;
+use crate::share::Share;
 use crate::there::Kept;
 use crate::wire::{self, Ask, Errand, Found, Knock, Next, Told};
 use serde::Serialize;
@@ -10,7 +13,7 @@ use stead_core::Kind;
 /// right kind. The first byte chooses who hears them. True if they were understood.
 pub fn message(bytes: &[u8]) -> bool {
     let Some((which, bytes)) = bytes.split_first() else { return false };
-    match which % 8 {
+    match which % 11 {
         0 => again::<Knock>(bytes),
         1 => again::<Ask>(bytes),
         2 => again::<Errand>(bytes),
@@ -18,7 +21,10 @@ pub fn message(bytes: &[u8]) -> bool {
         4 => answered::<Next>(bytes),
         5 => answered::<Option<Told>>(bytes),
         6 => answered::<Vec<u64>>(bytes),
-        _ => steps(bytes),
+        7 => steps(bytes),
+        8 => answered::<Vec<String>>(bytes),
+        9 => shown(bytes),
+        _ => shared(bytes),
     }
 }
 
@@ -44,6 +50,24 @@ fn answered<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> bool {
         // Of any kind: it is told as it came.
         Err(e) => !e.message().is_empty() && e.hint().is_none_or(|hint| !hint.is_empty()),
     }
+}
+
+/// What a node tells of a stream is told on as it came.
+fn shown(bytes: &[u8]) -> bool {
+    let shown = wire::heard(bytes).and_then(wire::decode::<Shown>);
+    let Ok(told) = shown.and_then(|shown| shown.told("sim", "n1")) else { return false };
+    let again = Shown::of(told.clone()).and_then(|shown| shown.told("sim", "n1"));
+    assert_eq!(again.map(|again| again.variables).ok(), Some(told.variables));
+    true
+}
+
+/// What nodes know of a stream is put together, whatever it is.
+fn shared(bytes: &[u8]) -> bool {
+    let Ok(share) = wire::heard(bytes).and_then(wire::decode::<Share>) else { return false };
+    let all = share.all;
+    let told = Explanation::of("sim", vec![(None, share.clone()), (Some("n1".into()), share)]);
+    assert!(told.elsewhere <= all && told.multiple.is_none_or(f64::is_finite));
+    true
 }
 
 /// What agents tell of steps, one after the other, as a reader keeps it.
@@ -83,6 +107,7 @@ mod tests {
         let told = |with: bool| Told {
             at: 1,
             bytes: 32,
+            peak: 64,
             said: vec![wire::Said {
                 rank: 0,
                 hash: definitions.hash(),
@@ -117,6 +142,6 @@ mod tests {
             assert!(message(&std::fs::read(&path).unwrap()), "{}", path.display());
             seeds += 1;
         }
-        assert!(seeds >= 12);
+        assert!(seeds >= 16);
     }
 }

@@ -323,6 +323,11 @@ impl Here {
         self.party.board.facts(step).unwrap_or_default()
     }
 
+    /// The most memory that arrays of the stream have taken on this node so far.
+    pub(crate) fn peak(&self) -> u64 {
+        self.party.board.peak()
+    }
+
     /// What a writer says of a step, to be gone by.
     pub(crate) fn blocks(&self, step: u64, writer: usize) -> Result<(Said, Raw)> {
         let raw = self.raw(step, writer)?;
@@ -384,7 +389,7 @@ impl Source for Here {
     fn told(&self, step: u64) -> Result<Arc<Told>> {
         let (at, bytes) = self.facts(step);
         let said = (0..self.writers()).map(|writer| Ok(self.blocks(step, writer)?.0));
-        Ok(Arc::new(Told { at, bytes, said: said.collect::<Result<_>>()? }))
+        Ok(Arc::new(Told { at, bytes, peak: self.peak(), said: said.collect::<Result<_>>()? }))
     }
 
     fn late(&self, step: u64) -> Vec<String> {

@@ -10,10 +10,11 @@ use crate::budget::Budget;
 use crate::clock;
 use crate::coupling::Placed;
 use crate::describe::Description;
-use crate::explain::{self, Explanation};
+use crate::explain::Explanation;
 use crate::memory::{Shared, is_alive, me, namespace, token};
 use crate::options::{Read, Stop};
 use crate::recorded;
+use crate::share::{self, Share};
 use crate::words::Who;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -291,7 +292,7 @@ impl Home {
         let guard = lock(name, &found.board, me()?)?;
         found.board.reap(&guard, &is_alive);
         let told = Description::of(name, &found.board);
-        let seen = explain::see(&found, &found.board);
+        let seen = share::see(&found, &found.board);
         drop(guard);
         // Who is there is to be seen also where what was said is damaged.
         let variables = seen.and_then(|seen| seen.variables()).unwrap_or_default();
@@ -303,14 +304,20 @@ impl Home {
     /// are assumed beside those that are there.
     ///
     /// # Errors
-    /// As [`Home::describe`]; `Format` if what writers say is damaged, `Usage` if they do not agree.
+    /// As [`Home::describe`]; `Format` if what writers say is damaged, `Usage` if they do not agree; `Limit` if there are too many who get
+    /// something.
     pub fn explain(&self, name: &str, more: u64) -> Result<Explanation> {
+        Ok(Explanation::of(name, vec![(None, self.share(name, more)?)]))
+    }
+
+    /// The same, to be put together with what other nodes know.
+    pub(crate) fn share(&self, name: &str, more: u64) -> Result<Share> {
         let found = self.get(name)?;
         let guard = lock(name, &found.board, me()?)?;
         found.board.reap(&guard, &is_alive);
-        let seen = explain::see(&found, &found.board);
+        let seen = share::see(&found, &found.board);
         drop(guard);
-        seen?.explain(name, &found, more)
+        seen?.share(&found, more)
     }
 
     /// True while this board is the one that is found by the name.

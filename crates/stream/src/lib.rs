@@ -31,10 +31,12 @@ mod reader;
 pub mod recorded;
 mod report;
 mod returns;
+mod share;
 mod source;
 mod step;
 mod stock;
 mod subscription;
+mod survey;
 mod there;
 mod threads;
 mod trail;
@@ -54,27 +56,17 @@ pub use finder::Finder;
 pub use home::Home;
 pub use index::{Attribute, Definition};
 pub use options::{Behind, Patience, Read, Start, Stop, Written};
-pub use pool::{Nodes, Switchboard, Way};
+pub use pool::{Names, Nodes, Switchboard, Way};
 pub use reader::Reader;
 pub use recorded::{Recording, is_recorded, recordings};
 pub use report::{MemoryReport, ReaderReport, StepPut, StepReport, Wait, WriterReport};
 pub use step::{Array, Step};
 pub use subscription::Subscription;
+pub use survey::{Descriptions, Listed, Missed, Survey, Surveyed};
 pub use writer::{Kept, Room, Writer};
 
 use stead_core::Result;
 use stead_core::layout::Spaces;
-
-/// What there is to know of a stream, or of the steps of one that were [recorded](Written::persist) in a folder, which has a `/` in its name.
-///
-/// # Errors
-/// `NotFound`; `Timeout` if somebody keeps the stream locked; `Format` for files that are damaged.
-pub fn describe(name: &str, spaces: &Spaces) -> Result<Description> {
-    match recorded::is_location(name) {
-        true => recorded::describe(name, spaces),
-        false => Home::open(spaces)?.describe(name),
-    }
-}
 
 /// Removes a stream, or recorded steps: with `force` also what is still written or read. False if there is none.
 ///

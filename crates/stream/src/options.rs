@@ -266,10 +266,10 @@ pub struct Read {
     pub stop: Stop,
     /// Threads that copy what lies in several blocks; 0 is as many as are of use.
     pub threads: usize,
-    /// Programs on several nodes of which this reader is one: writers may be on any of them.
+    /// Programs on several nodes of which this reader is one: writers may be on any of these nodes, whoever has begun them.
     pub coupling: Option<Arc<Coupling>>,
-    /// Other nodes on which writers may be, such as those of a pool of daemons; not asked where there is a coupling. None by default: this
-    /// crate knows no daemon.
+    /// Other nodes on which writers may be, such as those of a pool of daemons. With a coupling they are asked if its nodes have no such
+    /// stream. None by default: this crate knows no daemon.
     pub nodes: Option<Arc<dyn Nodes>>,
 }
 

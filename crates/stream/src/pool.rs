@@ -15,20 +15,20 @@ use crate::memory::{Shared, token};
 use crate::options::{Patience, Read};
 use crate::source::Source;
 use crate::there::{self, Talk};
-use crate::wire::{Found, Sought};
+use crate::wire::{Ask, Found, Sought};
 use crate::wired::Wired;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Kind, Result};
 
 /// Nodes that are asked for a stream.
-const MOST_NODES: usize = 1024;
+pub(crate) const MOST_NODES: usize = 1024;
 /// How long it is waited at first, and at last, before nodes are asked again for a stream that nobody writes yet.
 const SOON: Duration = Duration::from_millis(10);
 const LATER: Duration = Duration::from_millis(500);
@@ -36,6 +36,8 @@ const LATER: Duration = Duration::from_millis(500);
 const SELDOM: Duration = Duration::from_secs(2);
 /// It is waited for so long for each node that is asked: daemons let a user begin so many connections in a second, and no more.
 const FOR_EACH: Duration = Duration::from_millis(10);
+/// So long a daemon of this node has to tell which nodes there are, where a stream is looked for elsewhere meanwhile.
+const NAMES_WITHIN: Duration = Duration::from_secs(1);
 /// A node that has not answered within this is asked anew.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 /// Connections for errands that wait for what is asked with them, and readers at a time.
@@ -53,17 +55,29 @@ pub enum Way {
     Errands,
     /// For what is asked.
     Asks,
-    /// To be asked once whether there is a stream. It is alone, and its number is nothing.
+    /// To be asked about streams without a place among their readers. It is alone, and its number is nothing.
     Look,
+}
+
+/// The nodes of a pool, as one of them has them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names {
+    /// This one; `None` where there is no daemon.
+    pub here: Option<String>,
+    /// The others that may have streams. None where there is no pool.
+    pub others: Vec<String>,
 }
 
 /// Other nodes, as a program reaches them.
 pub trait Nodes: fmt::Debug + Send + Sync {
-    /// The names of those that may have streams, without this one. None where there is no pool.
+    /// Which there are.
     ///
     /// # Errors
-    /// Those of asking; `Timeout`, and that of what ends the wait.
-    fn names(&self, patience: &Patience) -> Result<Vec<String>>;
+    /// Those of asking; `NotFound` if one is named that there is not; `Timeout`, and that of what ends the wait.
+    fn names(&self, patience: &Patience) -> Result<Names>;
+
+    /// True if somebody has named them: it is an error then if they cannot be reached.
+    fn are_named(&self) -> bool;
 
     /// A connection to the [`Switchboard`] of a node, for this way of the conversation that has this number.
     ///
@@ -155,7 +169,7 @@ impl Switchboard {
         Ok(errands)
     }
 
-    /// Answers by this connection who looks for a stream, until it says farewell, is gone, or all is to end.
+    /// Answers by this connection who looks for a stream or looks after them, until it says farewell, is gone, or all is to end.
     ///
     /// # Errors
     /// Those of the dataspace `memory`.
@@ -183,7 +197,8 @@ impl Switchboard {
                 .map(drop)
                 .map_err(|e| Error::io("start a thread for", "readers of other nodes", e))
         };
-        agent::serve(&home, &Client { asks: &asks, errands, whose: None, thread: &thread });
+        let client = Client { asks: &asks, errands, whose: None, thread: &thread, settles: None };
+        agent::serve(&home, &client);
         Ok(())
     }
 }
@@ -207,12 +222,17 @@ impl Drop for Present<'_> {
 /// Nodes of the pool that are asked.
 struct Asked<'n> {
     nodes: &'n Arc<dyn Nodes>,
-    names: Vec<String>,
+    /// Their names, once they are known.
+    names: OnceLock<Vec<String>>,
 }
 
 impl Asked<'_> {
+    fn names(&self) -> &[String] {
+        self.names.get().map_or(&[], Vec::as_slice)
+    }
+
     fn node(&self, which: usize) -> Result<&String> {
-        self.names.get(which).ok_or_else(|| Error::internal("there is no such node"))
+        self.names().get(which).ok_or_else(|| Error::internal("there is no such node"))
     }
 
     fn line(&self, node: &str, number: u64, way: Way, patience: &Patience) -> Result<Wired> {
@@ -223,18 +243,18 @@ impl Asked<'_> {
 
 impl Others for Asked<'_> {
     fn len(&self) -> usize {
-        self.names.len()
+        self.names().len()
     }
 
     fn name(&self, which: usize) -> String {
-        self.names.get(which).map_or_else(|| "a node".to_owned(), |name| format!("node '{name}'"))
+        self.names().get(which).map_or_else(|| "a node".to_owned(), |name| format!("node '{name}'"))
     }
 
     fn look(&self, which: usize, who: &Sought, patience: &Patience) -> Result<Option<Found>> {
         // Connections are few, for all programs of a user: nobody keeps one to a node that may not have the stream.
         let patience = patience.at_most(ANSWERS_WITHIN);
         let line = self.line(self.node(which)?, 0, Way::Look, &patience)?;
-        there::look(&line, who, &patience)
+        there::once(&line, &who.name, &Ask::Find(who.clone()), &patience)
     }
 
     fn talk(
@@ -251,22 +271,127 @@ impl Others for Asked<'_> {
         Ok(Talk::new(stream, line(Way::Asks)?, errands, options))
     }
 
-    fn may_miss(&self, error: &Error) -> bool {
+    fn may_miss(&self, _: usize, error: &Error) -> bool {
         // Its daemon has ended, or does not serve this user, or is of another version.
         matches!(error.kind(), Kind::Peer | Kind::Permission | Kind::Timeout | Kind::NotFound)
     }
 
-    fn is_full(&self, error: &Error) -> bool {
+    fn is_full(&self, _: usize, error: &Error) -> bool {
         error.kind() == Kind::Limit
     }
 
     fn pauses(&self) -> (Duration, Duration) {
-        let many = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        let many = u32::try_from(self.len()).unwrap_or(u32::MAX);
         (SOON, LATER.max(FOR_EACH.saturating_mul(many)))
     }
 
     fn hint(&self) -> &'static str {
         "begin its writers, as this user, or wait longer for them"
+    }
+}
+
+/// Nodes of a pool, for a reader that looks in its job as well: it is not known at first whether there is one, and its nodes are asked more
+/// seldom, and only when the job has been.
+pub(crate) struct Beside<'n> {
+    asked: Asked<'n>,
+    pace: Mutex<Pace>,
+}
+
+/// When the pool is asked.
+struct Pace {
+    /// For its nodes, and then these for the stream: not before that, and after what pause the next time.
+    next: Instant,
+    pause: Duration,
+    /// It was asked for its nodes.
+    was_asked: bool,
+    /// Why these are not known.
+    why: Option<Error>,
+}
+
+impl<'n> Beside<'n> {
+    pub(crate) fn new(nodes: &'n Arc<dyn Nodes>) -> Beside<'n> {
+        let pace = Pace { next: clock::now(), pause: SOON, was_asked: false, why: None };
+        Beside { asked: Asked { nodes, names: OnceLock::new() }, pace: Mutex::new(pace) }
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The nodes that are known.
+    pub(crate) fn others(&self) -> &dyn Others {
+        &self.asked
+    }
+
+    /// True once it was asked which nodes there are.
+    pub(crate) fn are_known(&self) -> bool {
+        self.pace().was_asked
+    }
+
+    /// True if nodes are to be asked for the stream now; they are not, then, for a while.
+    pub(crate) fn is_due(&self) -> bool {
+        let mut pace = self.pace();
+        let now = clock::now();
+        if self.asked.len() == 0 || now < pace.next {
+            return false;
+        }
+        let longest = self.asked.pauses().1;
+        pace.next = clock::after(pace.pause);
+        pace.pause = (pace.pause * 2).min(longest);
+        true
+    }
+
+    /// Asks which nodes there are, now and then until there are some.
+    ///
+    /// # Errors
+    /// `NotFound` if one is named that there is not; that of what ends the wait.
+    pub(crate) fn renew(&self, patience: &Patience) -> Result<()> {
+        let mut pace = self.pace();
+        if self.asked.len() > 0 || clock::now() < pace.next {
+            return Ok(());
+        }
+        let asked = self.asked.nodes.names(&patience.at_most(NAMES_WITHIN));
+        pace.was_asked = true;
+        pace.why = None;
+        match asked.and_then(few_enough) {
+            Ok(names) if names.is_empty() => {}
+            Ok(names) => {
+                // Nobody else sets them.
+                let _ = self.asked.names.set(names);
+                (pace.next, pace.pause) = (clock::now(), SOON);
+                return Ok(());
+            }
+            Err(e) if matches!(e.kind(), Kind::NotFound | Kind::Usage | Kind::Cancelled) => {
+                return Err(e);
+            }
+            // What is in the job is found without it.
+            Err(e) => pace.why = Some(e),
+        }
+        pace.next = clock::after(pace.pause);
+        pace.pause = (pace.pause * 2).min(SELDOM);
+        Ok(())
+    }
+
+    /// What it is called after the nodes of the job, for errors.
+    pub(crate) fn all(&self) -> String {
+        let pace = self.pace();
+        match (self.asked.len(), &pace.why) {
+            (0, Some(why)) => format!(", and a pool was not asked: {}", why.message()),
+            (0, None) if pace.was_asked => ", and there is no pool of daemons here".to_owned(),
+            (0, None) => String::new(),
+            (many, _) => format!(", or on {many} of the pool"),
+        }
+    }
+}
+
+/// The names of nodes that are asked for a stream.
+fn few_enough(names: Names) -> Result<Vec<String>> {
+    match names.others.len() {
+        0..=MOST_NODES => Ok(names.others),
+        many => Err(Error::limit(format!(
+            "{many} nodes are too many to be asked for a stream, of which at most {MOST_NODES} are"
+        ))
+        .with_hint("name the nodes that its writers are on")),
     }
 }
 
@@ -301,7 +426,7 @@ pub(crate) fn find(
         }
         let is_over = patience.left().is_zero();
         let missing = match nodes.names(&patience) {
-            Ok(names) if names.is_empty() => None,
+            Ok(names) if names.others.is_empty() => None,
             // Others of this user ask as well.
             Err(e) if e.kind() == Kind::Limit && !is_over => {
                 patience.check()?;
@@ -326,16 +451,8 @@ pub(crate) fn find(
             found => return found.map(|_| None),
         }
     };
-    match names.len() {
-        0..=MOST_NODES => {
-            let others = Asked { nodes, names };
-            find::find(&home, name, options, &others, patience.end()).map(Some)
-        }
-        many => Err(Error::limit(format!(
-            "{many} nodes are too many to be asked for a stream, of which at most {MOST_NODES} are"
-        ))
-        .with_hint("name the nodes that its writers are on")),
-    }
+    let others = Asked { nodes, names: few_enough(names)?.into() };
+    find::find(&home, name, options, &others, patience.end()).map(Some)
 }
 
 #[cfg(test)]

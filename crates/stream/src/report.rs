@@ -34,7 +34,8 @@ pub struct StepReport {
     /// Seconds that were waited for the step.
     pub waited_s: f64,
     /// The most memory that arrays of the stream have taken on this node at a time, as a multiple of what the writers here have put into
-    /// this step; `None` if they have put nothing, or none are here.
+    /// this step. Where none are here, that of the nodes which it comes from, as it was when they told of the step. `None` if they have put
+    /// nothing, and of steps that are read from a folder.
     pub peak_steps: Option<f64>,
 }
 

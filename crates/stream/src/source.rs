@@ -36,6 +36,8 @@ pub(crate) struct Told {
     pub(crate) at: u64,
     /// Bytes of their arrays.
     pub(crate) bytes: u64,
+    /// The most memory that arrays of the stream had taken on their node until it was told; 0 if that is not known.
+    pub(crate) peak: u64,
     /// One for each, in the order of their places.
     pub(crate) said: Vec<Said>,
 }

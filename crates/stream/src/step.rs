@@ -179,12 +179,22 @@ impl Step {
         }
     }
 
-    /// How often what writers of this node have put into it goes into the most memory that they have taken.
+    /// How often what writers of this node have put into it goes into the most memory that they have taken; without writers here, that of all
+    /// nodes which it comes from.
     fn peak_steps(&self) -> Option<f64> {
-        let mut sources = self.0.shared.sources.iter();
-        let (source, memory) = sources.find_map(|source| Some((source, source.memory()?)))?;
-        let bytes = source.told(self.0.step).ok()?.bytes;
-        (bytes > 0).then(|| memory.peak as f64 / bytes as f64)
+        let sources = &self.0.shared.sources;
+        let told = |source: &dyn Source| source.told(self.0.step).ok();
+        let here = sources.iter().find_map(|source| Some((source, source.memory()?.peak)));
+        let (peak, bytes) = match here {
+            Some((source, peak)) => (peak, told(&**source)?.bytes),
+            None => {
+                let all: Option<Vec<Arc<Told>>> = sources.iter().map(|s| told(&**s)).collect();
+                all?.iter().fold((0u64, 0u64), |(peak, bytes), told| {
+                    (peak.saturating_add(told.peak), bytes.saturating_add(told.bytes))
+                })
+            }
+        };
+        (bytes > 0 && (peak > 0 || here.is_some())).then(|| peak as f64 / bytes as f64)
     }
 
     /// Counts what was got of a box, for the step and for the reader.

@@ -40,7 +40,7 @@ pub(crate) fn lost(e: Error, stream: &str) -> Error {
 }
 
 /// The next message of a line, if it comes in time.
-fn hear(line: &dyn Line, patience: &Patience) -> Result<Option<Vec<u8>>> {
+pub(crate) fn hear(line: &dyn Line, patience: &Patience) -> Result<Option<Vec<u8>>> {
     loop {
         // Before the wait: what comes while the time runs out is heard.
         let is_over = patience.left().is_zero();
@@ -58,17 +58,18 @@ fn answer_to(line: &dyn Line, stream: &str, patience: &Patience) -> Result<Vec<u
     hear(line, patience)?.ok_or_else(|| silent(line, stream))
 }
 
-/// Asks by a line that is for nothing else whether there is a stream on a node.
-pub(crate) fn look(
+/// Asks something about a stream by a line that is for nothing else.
+pub(crate) fn once<T: DeserializeOwned>(
     line: &dyn Line,
-    who: &wire::Sought,
+    stream: &str,
+    ask: &Ask,
     patience: &Patience,
-) -> Result<Option<wire::Found>> {
-    line.send(wire::encode(&Ask::Find(who.clone()))?)?;
-    let found = wire::decode(wire::heard(&answer_to(line, &who.name, patience)?)?);
+) -> Result<T> {
+    line.send(wire::encode(ask)?)?;
+    let answer = wire::decode(wire::heard(&answer_to(line, stream, patience)?)?);
     // Who has answered needs no farewell to see that it is over, and is done sooner with one.
     let _ = line.send(wire::encode(&Ask::Bye)?);
-    found
+    answer
 }
 
 /// A conversation with an agent: what is asked is answered in order.
@@ -270,7 +271,7 @@ impl Kept {
         if follows {
             self.known = known;
         }
-        Ok(Told { at: told.at, bytes: told.bytes, said })
+        Ok(Told { at: told.at, bytes: told.bytes, peak: told.peak, said })
     }
 }
 
@@ -543,7 +544,7 @@ mod tests {
     }
 
     fn told() -> wire::Told {
-        wire::Told { at: 1, bytes: 0, said: Vec::new() }
+        wire::Told { at: 1, bytes: 0, peak: 0, said: Vec::new() }
     }
 
     fn there(timeout: Duration) -> (Agent, There) {

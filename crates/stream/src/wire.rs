@@ -27,6 +27,15 @@ pub(crate) enum Ask {
     Next(u64, u64),
     /// For nothing any more. No answer.
     Bye,
+    /// Which streams there are; answered by their names.
+    List,
+    /// What there is to know of a stream; answered by [`Shown`](crate::describe::Shown).
+    Describe(String),
+    /// Who will get what from whom of a stream, with so many readers beside those that are there; answered by
+    /// [`Share`](crate::share::Share).
+    Explain(String, u64),
+    /// Which run of a stream a group reads; answered by its number.
+    Settle(Settle),
 }
 
 /// What a reader wants without waiting for a step at the same time.
@@ -50,6 +59,17 @@ pub(crate) enum Errand {
     Bye,
     /// To be done with the steps before this one, while the next one from an earlier one on is waited for. No answer.
     Past(u64),
+}
+
+/// Which run of a stream the ranks of a group read, when they read one of the name for the `nth` time: `run`, if no other one was said
+/// before, or one that is `gone`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Settle {
+    pub(crate) name: String,
+    pub(crate) group: String,
+    pub(crate) nth: u64,
+    pub(crate) run: u64,
+    pub(crate) gone: Option<u64>,
 }
 
 /// Who looks for a stream.
@@ -119,6 +139,8 @@ pub(crate) enum Next {
 pub(crate) struct Told {
     pub(crate) at: u64,
     pub(crate) bytes: u64,
+    /// The most memory that arrays of the stream have taken there so far.
+    pub(crate) peak: u64,
     pub(crate) said: Vec<Said>,
 }
 
@@ -165,6 +187,8 @@ impl Failure {
     }
 }
 
+/// Bytes of an answer about streams that are looked after: what is more is told on its own node.
+pub(crate) const MOST_TOLD: u64 = 64 << 20;
 /// The first byte of an answer.
 const DONE: u8 = 0;
 const FAILED: u8 = 1;

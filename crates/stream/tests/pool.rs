@@ -3,6 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
+#[path = "pool/job.rs"]
+mod job;
+#[path = "pool/survey.rs"]
+mod survey;
 
 use common::{LONG, bounds, memory, written};
 use std::collections::BTreeMap;
@@ -16,7 +20,7 @@ use stead_core::layout::Spaces;
 use stead_core::{Bounds, Cancel, DType, Error, Kind, Result};
 use stead_fabric::{Fabric, Local};
 use stead_stream::{
-    Behind, Coupling, Definition, Home, Nodes, Patience, Presence, Read, Reader, Start,
+    Behind, Coupling, Definition, Home, Names, Nodes, Patience, Presence, Read, Reader, Start,
     Switchboard, Way, Writer, Written,
 };
 
@@ -70,16 +74,21 @@ struct From {
 }
 
 impl Nodes for From {
-    fn names(&self, _: &Patience) -> Result<Vec<String>> {
+    fn names(&self, _: &Patience) -> Result<Names> {
         let asked = self.pool.asked.fetch_add(1, Ordering::Relaxed);
         if asked < self.pool.late.load(Ordering::Relaxed) {
             // There is none, or it begins or ends just now.
             return match asked % 2 {
-                0 => Ok(Vec::new()),
+                0 => Ok(Names::default()),
                 _ => Err(Error::new(Kind::Peer, "the daemon has ended")),
             };
         }
-        Ok(self.pool.boards.keys().filter(|name| **name != self.node).cloned().collect())
+        let others = self.pool.boards.keys().filter(|name| **name != self.node);
+        Ok(Names { here: Some(self.node.clone()), others: others.cloned().collect() })
+    }
+
+    fn are_named(&self) -> bool {
+        false
     }
 
     fn connect(
@@ -173,9 +182,12 @@ impl Drop for Open {
     }
 }
 
+fn from(node: &str, pool: &Arc<Pool>) -> Arc<dyn Nodes> {
+    Arc::new(From { pool: pool.clone(), node: node.to_owned() })
+}
+
 fn read(dir: &Path, node: &str, pool: &Arc<Pool>) -> Read {
-    let nodes: Arc<dyn Nodes> = Arc::new(From { pool: pool.clone(), node: node.to_owned() });
-    Read { nodes: Some(nodes), ..common::read(&spaces(dir, node)) }
+    Read { nodes: Some(from(node, pool)), ..common::read(&spaces(dir, node)) }
 }
 
 /// The error of a reader that gives up, and was given time enough to hear all this: more and more of it, as nodes answer in their own time.

@@ -12,8 +12,8 @@ use std::time::Duration;
 use stead_core::layout::Spaces;
 use stead_core::{Bounds, DType, Kind};
 use stead_stream::{
-    Attribute, Behind, Definition, Presence, Progress, Read, Reader, Recording, Start, Step,
-    Writer, Written,
+    Attribute, Behind, Definition, Description, Presence, Progress, Read, Reader, Recording, Start,
+    Step, Survey, Writer, Written,
 };
 
 /// A folder in memory, as the dataspace `memory`, and one for files, as `disk`.
@@ -51,6 +51,11 @@ impl Place {
 
     fn open(&self) -> Reader {
         Reader::open("disk://run", &self.read()).unwrap()
+    }
+
+    fn told(&self, name: &str) -> Description {
+        let survey = Survey { spaces: self.spaces.clone(), ..Survey::default() };
+        survey.describe(name).unwrap().first
     }
 }
 
@@ -187,7 +192,7 @@ fn what_was_recorded_is_read_as_the_stream_was() {
         let path = place.disk("run").to_str().unwrap().to_owned();
         let mut reader = Reader::open(&path, &place.read()).unwrap();
         look(&reader.next_step().unwrap().unwrap(), writers);
-        let told = stead_stream::describe(&path, &place.spaces).unwrap();
+        let told = place.told(&path);
         assert_eq!((told.name.as_str(), told.state, told.complete), ("sim", Progress::Ended, 7));
         assert!(told.writers.iter().all(|w| w.presence == Presence::Left && w.step == 7));
         assert!(stead_stream::remove(&path, &place.spaces, false).unwrap());
@@ -751,7 +756,7 @@ fn what_a_killed_writer_has_recorded_is_read_and_no_more() {
         let last = format!("after step {}", had - 1);
         assert!(error.message().contains(&last), "{error}");
         assert!(error.message().contains("has ended without closing it"), "{error}");
-        let told = stead_stream::describe("disk://run", &place.spaces).unwrap();
+        let told = place.told("disk://run");
         assert!(!told.variables.is_empty());
         assert_eq!(told.state, Progress::Failed { writer: victim as usize });
         assert_eq!((told.writers[victim as usize].presence, told.complete), (Presence::Died, had));

@@ -5,8 +5,11 @@ use clap::{Args, Subcommand};
 
 const EXAMPLES: &str = "Examples:
   stead stream ls
+  stead stream ls --here
+  stead stream ls --node node3 --node node4
   stead stream ls nvme0://runs
   stead stream show sim
+  stead stream show sim --node node3 --timeout 60s
   stead stream explain sim
   stead stream explain sim --readers 8 --format json
   stead stream watch sim
@@ -17,8 +20,8 @@ Programs write and read streams by the library: in Python stead.writer and stead
 Exit status: 0 done, 1 it could not be done, 2 bad request, 130 interrupted.";
 
 const EXPLAINED: &str = "It goes by the blocks of the last complete step, and by the boxes that each reader has got last. Of a reader \
-that has had no step yet nothing is known: rows are assumed then, evenly divided among the ranks of its group. Writers of this node are \
-told of; those of other nodes have a stream of the name there.";
+that has had no step yet nothing is known: rows are assumed then, evenly divided among the ranks of its group. Writers are told of on all nodes \
+that are asked: those of the pool, unless all of the stream is written here.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -27,21 +30,39 @@ pub struct StreamArgs {
     pub what: StreamVerb,
 }
 
+// The nodes that are asked about streams. What a command does is said where this is flattened, and so not here.
+#[derive(Debug, Args)]
+pub struct Asked {
+    /// Tell of this node of the pool only; may be given several times. Usually all are asked
+    #[arg(long = "node", value_name = "NAME", conflicts_with = "here")]
+    pub nodes: Vec<String>,
+    /// Tell of this node only
+    #[arg(long)]
+    pub here: bool,
+    /// Wait so long for other nodes, such as 90s
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = super::admin::time)]
+    pub timeout: u64,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum StreamVerb {
-    /// List the streams of this user on this node, or those that were recorded in a folder
+    /// List the streams of this user on all nodes of the pool, or those that were recorded in a folder
     Ls {
         /// A folder, as a path or DATASPACE://PATH: list what was recorded in it, and in the folders in it
-        #[arg(value_name = "LOCATION")]
+        #[arg(value_name = "LOCATION", conflicts_with_all = ["nodes", "here"])]
         location: Option<String>,
+        #[command(flatten)]
+        asked: Asked,
         /// How to print them
         #[arg(long, value_enum, default_value_t)]
         format: Described,
     },
-    /// Show who writes and reads a stream, how far each is, and which steps there are
+    /// Show who writes and reads a stream, how far each is, and which steps there are, on each node that has its writers
     Show {
         /// Its name, or a folder with recorded steps: a path or DATASPACE://PATH, with a '/' in it
         name: String,
+        #[command(flatten)]
+        asked: Asked,
         /// How to print it
         #[arg(long, value_enum, default_value_t)]
         format: Described,
@@ -54,6 +75,8 @@ pub enum StreamVerb {
         /// Assume so many readers beside those that are there, each with its rows of all variables
         #[arg(long, value_name = "N", default_value_t = 0)]
         readers: u64,
+        #[command(flatten)]
+        asked: Asked,
         /// How to print it
         #[arg(long, value_enum, default_value_t)]
         format: Described,

@@ -53,7 +53,8 @@ from ._report import Report
 from ._stage import Staged, Transfer, cancel_transfer, dataspaces, preview_stage, resume_transfer, stage, transfers, wait_transfer
 from ._stead import MISSING, Cancel, Read, __version__
 from ._stream_step import Step, Variable
-from ._streams import StreamReader, StreamWriter, explain_stream, reader, recordings, remove_stream, stream_info, streams, writer
+from ._stream_survey import explain_stream, recordings, remove_stream, stream_info, streams
+from ._streams import StreamReader, StreamWriter, reader, writer
 from ._subscription import Subscription
 from ._tipsy import Tipsy
 from ._xarray import Datasets, open_stream

@@ -107,7 +107,7 @@ class Step:
         """What the step has cost this reader so far: how many `copies` of boxes it has made, bytes that were `copied`, that were `looked` at where they
         lie, and `fetched` from other nodes, `copy_cpu_s`, seconds of processors that its copies have taken (those of 64 KiB or more), and `waited_s`,
         seconds that were waited for it. `peak_steps` is the most memory that the stream has taken on this node at a time, as a multiple of what
-        writers here have put into the step; None without writers on this node."""
+        writers here have put into the step; without writers on this node, that of the nodes which it comes from, and None of a folder."""
         import json
 
         told: dict[str, Any] = json.loads(self._step.report())

@@ -638,6 +638,11 @@ def called(name: str | os.PathLike[str]) -> str:
     return path if "/" in path else f"./{path}"
 
 
+def named(nodes: Sequence[str] | None) -> list[str] | None:
+    """Other nodes that are asked; None for all."""
+    return None if nodes is None else list(nodes)
+
+
 def reader(
     name: str | os.PathLike[str],
     *,
@@ -680,10 +685,10 @@ def reader(
             files (`spill` or `persist` of `writer`).
         timeout: Seconds to wait for anybody: for the stream, then for each step.
         comm: A communicator of mpi4py, all ranks of which are on this node and call this, or what `couple` gives: `rank` and `ranks` are its own.
-            With the latter writers may be on any node.
+            With the latter writers may be on any node of the job, whoever has begun them, and else on those of the pool.
         threads: How many copy what lies in several blocks; as many as are of use, if it is 0.
         dataspaces: As for `writer`.
-        nodes: Other nodes of the pool that writers may be on. Usually all are asked, unless all of the stream is written here.
+        nodes: Other nodes of the pool that writers may be on. Usually all are asked, unless all of the stream is written here, or in the job.
 
     Raises:
         TimedOutError: Nobody writes the stream.
@@ -696,93 +701,5 @@ def reader(
     rank, ranks = seat(comm, rank, ranks, "ranks")
     given = _stage.given(dataspaces)
     of = coupling(comm, dataspaces)
-    others = None if nodes is None else list(nodes)
-    made = _stead.StreamReader(name, given, group, rank, ranks, start, behind, timeout, threads, of, others)
+    made = _stead.StreamReader(name, given, group, rank, ranks, start, behind, timeout, threads, of, named(nodes))
     return StreamReader(name, group, rank, made)
-
-
-def streams(*, dataspaces: _stage.Spaces = None) -> list[str]:
-    """The names of the streams of this user on this node.
-
-    Args:
-        dataspaces: As for `writer`.
-    """
-    return _stead.list_streams(_stage.given(dataspaces))
-
-
-def stream_info(name: str | os.PathLike[str], *, dataspaces: _stage.Spaces = None) -> dict[str, Any]:
-    """What there is to know of a stream: its `state` (`"live"`, `"ended"`, `"removed"`, or `{"failed": {"writer": RANK}}`), how many steps are
-    `complete` and which `steps` are still there, `memory` that it may take, what is `used` and what was at most (`peak`), the
-    `variables` of the last complete step (dicts with `name`, `dtype`, `shape`, `dims` and `attributes`,
-    such as `{"units": "K"}`), and each of its
-    `writers` and `readers` with how far it is, how long it has waited (`waited_s`) and what its copies have taken of processors (`copy_cpu_s`). A
-    reader on another node has that `node` and its `rank_of_job`, too. `created` is in nanoseconds since 1970.
-
-    Args:
-        name: The stream, or a folder with recorded steps.
-        dataspaces: As for `writer`.
-
-    Raises:
-        NotFoundError: There is none.
-    """
-    info: dict[str, Any] = json.loads(_stead.describe_stream(called(name), _stage.given(dataspaces)))
-    return info
-
-
-def recordings(location: str | os.PathLike[str], *, dataspaces: _stage.Spaces = None) -> list[dict[str, Any]]:
-    """The streams that were recorded in a folder (`persist` of `writer`), and in the folders in it, by their locations: dicts with the `location` that
-    `reader` takes, the `name` of the stream, how many `writers` it has, `steps` that all of them have recorded, `bytes` of the files, its
-    `state` as in `stream_info`, and whether it `is_whole`: closed, with all of its steps. `damage` says why it cannot be read, where it cannot.
-
-        >>> for told in stead.recordings("nvme0://runs"):
-        ...     print(told["location"], told["name"], told["steps"])
-
-    Args:
-        location: The folder, as a path or in a dataspace.
-        dataspaces: As for `writer`.
-
-    Raises:
-        NotFoundError: There is no such folder.
-    """
-    told: list[dict[str, Any]] = json.loads(_stead.list_recordings(called(location), _stage.given(dataspaces)))
-    return told
-
-
-def explain_stream(name: str, *, readers: int = 0, dataspaces: _stage.Spaces = None) -> dict[str, Any]:
-    """Who will get what from whom of a step of a stream, as far as writers of this node are concerned. It goes by the blocks of the last complete
-    `step` (None if none is there), and by the boxes that each reader has got last. Rows of all variables are assumed for one that has had no step
-    yet, evenly divided among the ranks of its group: its `basis` is `"rows"` then, `{"step": N}` if it was seen what it gets, and `"nothing"` if
-    it has had steps and got nothing of them.
-
-        >>> for pull in stead.explain_stream("sim")["pulls"]:
-        ...     print(pull["group"], pull["rank"], "from writer", pull["writer"], pull["copied"], pull["looked"])
-
-    `readers` and `writers` have the sums of each, `pulls` what each reader gets from each writer: bytes that are `copied`, in how many `runs`, those
-    that are `looked` at where they lie, and whether they go to another node (`is_sent`). `copied` and `looked` are the sums of all, `steps` the steps
-    in memory at a time, and `multiple` what these and the copies are as a multiple of the `bytes` of a step. `warnings` tell what may be slow, each
-    with a `kind`, a `message` and a `hint`. Nobody waits for this, and it reads no array.
-
-    Args:
-        name: The stream.
-        readers: As many readers are assumed beside those that are there, as a group `assumed`.
-        dataspaces: As for `writer`.
-
-    Raises:
-        NotFoundError: There is none.
-    """
-    told: dict[str, Any] = json.loads(_stead.explain_stream(name, readers, _stage.given(dataspaces)))
-    return told
-
-
-def remove_stream(name: str | os.PathLike[str], *, force: bool = False, dataspaces: _stage.Spaces = None) -> bool:
-    """Removes a stream, and says whether there was one.
-
-    Args:
-        name: The stream, or a folder with recorded steps, which are removed.
-        force: Also while somebody writes or reads it: who does is told. Arrays that readers have stay as they are.
-        dataspaces: As for `writer`.
-
-    Raises:
-        UsageError: Somebody writes or reads it, and `force` is not set.
-    """
-    return _stead.remove_stream(called(name), force, _stage.given(dataspaces))

@@ -390,6 +390,7 @@ impl Replay {
         });
         Ok(Description {
             name: self.card.name.clone(),
+            node: None,
             state,
             created: created.unwrap_or(0),
             complete,
@@ -401,6 +402,7 @@ impl Replay {
             peak: used,
             budget: None,
             variables: Vec::new(),
+            all_writers: writers.len() as u64,
             writers,
             readers: Vec::new(),
         })

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod agreeing;
 #[path = "../common/mod.rs"]
 mod common;
 mod failing;

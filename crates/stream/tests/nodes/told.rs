@@ -119,7 +119,8 @@ fn who_reads_on_another_node_is_told_of_and_what_it_will_get() {
                 let report = step.report();
                 assert_eq!(report.fetched, (60 * 300 + 7 * 9) * 8);
                 assert_eq!((report.copied, report.looked, report.copies), (0, 0, 2));
-                assert_eq!(report.peak_steps, None);
+                // As it was told with the step: no writer is here.
+                assert!(report.peak_steps >= Some(1.0), "{report:?}");
                 drop(step);
                 went.wait();
             }
