@@ -107,6 +107,9 @@ pub struct Description {
     pub variables: Vec<Definition>,
     /// Its writers.
     pub writers: Vec<Peer>,
+    /// How many writers it has on all nodes: where there are more, others may have variables that are not said here.
+    #[serde(skip)]
+    pub all_writers: u64,
     /// Its readers: those that have gone, too, until others need their places.
     pub readers: Vec<Peer>,
 }
@@ -152,7 +155,7 @@ fn failed<W: Words>(board: &Board<W>, place: usize) -> usize {
 impl Description {
     /// Of a board that is locked. Its variables are still to be said, and the budget.
     pub(crate) fn of<W: Words>(name: &str, board: &Board<W>) -> Description {
-        let Agreed { keep, queue, memory, .. } = board.agreed();
+        let Agreed { keep, queue, memory, all, .. } = board.agreed();
         let state = match board.state() {
             State::Live => Progress::Live,
             State::Ended => Progress::Ended,
@@ -175,6 +178,7 @@ impl Description {
             budget: None,
             variables: Vec::new(),
             writers: (0..board.writers()).map(|w| peer(board.writer(w))).collect(),
+            all_writers: all,
             readers: board.readers().into_iter().map(peer).map(next).collect(),
         }
     }

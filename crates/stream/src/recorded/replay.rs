@@ -401,6 +401,7 @@ impl Replay {
             peak: used,
             budget: None,
             variables: Vec::new(),
+            all_writers: writers.len() as u64,
             writers,
             readers: Vec::new(),
         })
