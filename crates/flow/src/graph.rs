@@ -388,7 +388,7 @@ pub enum Operator {
         #[serde(default, skip_serializing_if = "is_usual")]
         elementwise: bool,
     },
-    /// A kernel of `stead run`, with the elements of each value as a column, or with the columns of one 2-d array.
+    /// A kernel of `stead run`, with the elements of each value as a column, with the columns of one 2-d array, or with the bytes of one value.
     Kernel {
         /// The values, all of one length; columns have the last word of each reference as their names.
         of: Of,

@@ -194,7 +194,7 @@ class FlowArray:
             >>> sim["T"].map(np.fft.rfft2, dtype="f8", shape=(64, 33))
 
         Args:
-            function: Called at each step by the thread that runs the flow. In TOML it is a name.
+            function: Called at each step by the thread that runs the flow. In TOML it is a name, or says where it is: `load` of `flow`.
             others: Arrays that it is given after this one.
             dtype: The type of what it gives; that of this array, if it is not said.
             shape: The shape of what it gives; that of this array, if it is not said.
@@ -209,7 +209,8 @@ class FlowArray:
     def kernel(
         self, kernel: str, *others: FlowArray, member: str | None = None, shape: Sequence[int] | None = None, rows: bool = False
     ) -> FlowArray:
-        """The answer of a kernel of `stead run` over the elements; of `render` the pixels of a picture, `[height, width, 3]` bytes.
+        """The answer of a kernel of `stead run` over the elements; of `render` the pixels of a picture, `[height, width, 3]` bytes; of `normalize` an
+        array of the shape of this one.
 
             >>> sim["T"].kernel("quantile:T,q=0.9")
 
