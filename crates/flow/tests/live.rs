@@ -116,11 +116,10 @@ fn a_flow_that_a_stream_does_not_fit_is_refused_before_it_reads() {
 #[test]
 fn what_comes_may_have_what_is_not_there_yet() {
     let place = Place::new();
-    let writer = begun(&place, &Written { readers: 0, ..place.written() });
+    let mut writer = begun(&place, &Written { readers: 0, ..place.written() });
     let text = "[read.sim]\nstart = \"next\"\n[write.out]\nvariables = { n = \"sim.U\" }\n";
     let flow = Flow::new(&Graph::parse(text).unwrap(), Functions::new()).unwrap();
     let running = flow.run_in_background(&place.options()).unwrap();
-    let mut writer = writer;
     let (_, (definition, bytes)) = variable("U", DType::I32, &[2], &[], &[1.0, 2.0]);
     let u = writer.define(definition).unwrap();
     // It comes when it has looked, and nobody waits for who has not come.
