@@ -294,7 +294,7 @@ def main() -> None:
         "ends": b"\x02\x02\x00\x01\x01\x03\x06\x00",
         "powers": b"\x03\x01\x02" + total * 2 + nothing * 2 + b"\x01\x01\x7f\x02\xff\x7f",
     }.items():
-        put("flow", name, b"\x00\x01\x01\x03\x01\x00" + state)
+        put("flow", name, b"\x00\x01\x01\x03\x00" + state)
     snapshot = {o: struct.pack(o + "dIIIIII", 0.5, 3, 3, 1, 1, 1, 0) + bytes(range(128)) for o in "><"}
     for name, data in {"big": snapshot[">"], "little": snapshot["<"], "old": snapshot[">"][:28] + bytes(128)}.items():
         put("dataset", f"tipsy-{name}", b"\x05\x00" + data)

@@ -4183,6 +4183,15 @@ stead_status stead_flow_function(struct stead_flow *flow,
                                  struct stead_error **error);
 
 /**
+ * Loads the functions that a flow names in libraries, `function = "lib.so:name"`, but for those that were given: functions as stead_flow_fn, with
+ * NULL as `user`. Paths are relative to the folder of its file, or of text to the current one. The code of the libraries is run: call it for
+ * flows that are trusted.
+ *
+ * Errors: STEAD_NOT_FOUND if a library or a function in it is not there; STEAD_USAGE if it cannot be loaded.
+ */
+stead_status stead_flow_load(struct stead_flow *flow, struct stead_error **error);
+
+/**
  * Runs a flow until one of the streams that it reads has ended; in a thread of the program that writes them, or in any other program. `options`
  * may be NULL. `json` may be NULL: there goes what was done, as JSON: `steps` that
  * were read, those that had `dropped` before, those of one stream that were `unpaired` because another has no step of that number, bytes that were `fetched` from other nodes, and for each of `streams` that is written the name (`stream`), `steps`, and `bytes` of this rank.

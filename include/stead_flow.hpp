@@ -101,6 +101,12 @@ public:
         return *this;
     }
 
+    /// Loads the functions that it names in libraries, `function = "lib.so:name"`, which are trusted: see stead_flow_load.
+    flow &load() {
+        detail::call(stead_flow_load, get());
+        return *this;
+    }
+
     /// Runs it until one of the streams that it reads has ended, in this thread; what was done, as JSON: see stead_flow_run.
     std::string run(const flow_options &how = {}) const {
         const auto spaces = detail::pointers(how.dataspaces);

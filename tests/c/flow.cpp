@@ -154,11 +154,29 @@ static void fails_as_it_should() {
     CHECK(fails(stead::kind::cancelled, "", [&] { graph.run(stopped); }));
 }
 
-// In memory: `flow FOLDER`.
+/// A flow of a file, with a function in a library beside it.
+static void loads(const char *file) {
+    stead::flow graph(file);
+    CHECK(fails(stead::kind::usage, "which was not loaded", [&] { graph.run(how()); }));
+    graph.load();
+    std::thread simulation(simulate, 1);
+    std::thread looks([] {
+        st::reader in = reads("warm");
+        auto step = in.next();
+        CHECK(step && step->get<double>("T").at(8) == value(0, 8) + 1);
+        CHECK(!in.next());
+    });
+    graph.run(how());
+    simulation.join();
+    looks.join();
+}
+
+// In memory: `flow FOLDER FILE`.
 int main(int argc, char **argv) {
-    if (argc < 2) return 2;
+    if (argc < 3) return 2;
     spaces = {"memory=" + std::string(argv[1])};
     runs();
+    loads(argv[2]);
     fails_as_it_should();
     CHECK(stead_handles_alive() == 0);
     std::printf("flow: %d checks, %d failed\n", checks.load(), failures.load());

@@ -128,11 +128,43 @@ static void refuses(void) {
     stead_flow_free(flow);
 }
 
-/* In memory: `test_flow FOLDER`. */
+/* A flow of a file, with a function in a library beside it. */
+static void loads(const char *file) {
+    stead_flow_options o = options();
+    stead_flow *flow = NULL;
+    stead_stream_reader_options ro = {0};
+    stead_stream_reader *r = NULL;
+    stead_stream_step *step = NULL;
+    double got[3] = {0, 0, 0};
+    OK(stead_flow_open(file, &flow, &e));
+    FAILS(STEAD_USAGE, "function 'warmer.so:warmer' is in a library, which was not loaded", stead_flow_run(flow, &o, NULL, &e));
+    OK(stead_flow_load(flow, &e));
+    OK(stead_flow_load(flow, &e));
+    simulate("sim");
+    OK(stead_flow_run(flow, &o, NULL, &e));
+    ro.size = sizeof ro;
+    ro.timeout_ms = 60000;
+    ro.dataspaces = spaces;
+    ro.dataspaces_count = 1;
+    OK(stead_stream_reader_open("warm", &ro, &r, &e));
+    OK(stead_stream_reader_next(r, &step, &e));
+    OK(stead_stream_step_get_into(step, "T", NULL, NULL, got, sizeof got, &e));
+    CHECK(got[0] == 2 && got[1] == 3 && got[2] == 5.5);
+    stead_stream_step_free(step);
+    stead_stream_reader_free(r);
+    stead_flow_free(flow);
+    FAILS(STEAD_USAGE, "freed", stead_flow_load(flow, &e));
+    OK(stead_flow_open("[read.s]\n[node.n]\nop = \"map\"\nof = \"s.T\"\nfunction = \"there/is/none.so:f\"\n[write.o]\nvariables = { n = \"n\" }\n", &flow, &e));
+    FAILS(STEAD_NOT_FOUND, "there/is/none.so", stead_flow_load(flow, &e));
+    stead_flow_free(flow);
+}
+
+/* In memory: `test_flow FOLDER FILE`. */
 int main(int argc, char **argv) {
-    if (argc < 2) return 2;
+    if (argc < 3) return 2;
     snprintf(given, sizeof given, "memory=%s", argv[1]);
     runs();
+    loads(argv[2]);
     refuses();
     CHECK(stead_handles_alive() == 0);
     return ended("flow");

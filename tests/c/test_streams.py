@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from building import HERE, SANITIZERS
+from building import HERE, SANITIZERS, WARNINGS, run
 from support import ROOT, in_all
 from test_c import VALGRIND
 
@@ -33,18 +33,29 @@ def test_c(installed, tmp_path, memory, checker):
     assert " 0 failed" in installed.run(*before, program, memory, cwd=tmp_path)
 
 
+@pytest.fixture
+def warmer(installed, tmp_path) -> Path:
+    """examples/flows/warmer.toml with the library beside it that it names."""
+    folder = tmp_path / "flow"
+    folder.mkdir()
+    shutil.copy(ROOT / "examples" / "flows" / "warmer.toml", folder)
+    words = ["gcc", "-std=c99", *WARNINGS, "-shared", "-fPIC", *installed.pkg_config("--cflags")]
+    run(*words, ROOT / "examples" / "flows" / "warmer.c", "-o", folder / "warmer.so")
+    return folder / "warmer.toml"
+
+
 @pytest.mark.parametrize("checker", ["sanitizers", "valgrind"])
-def test_flows_in_c(installed, tmp_path, memory, checker):
+def test_flows_in_c(installed, tmp_path, memory, warmer, checker):
     flags, before = (SANITIZERS, []) if checker == "sanitizers" else ([], VALGRIND)
     program = installed.compile(HERE / "test_flow.c", tmp_path, *flags)
-    assert " 0 failed" in installed.run(*before, program, memory, cwd=tmp_path)
+    assert " 0 failed" in installed.run(*before, program, memory, warmer, cwd=tmp_path)
 
 
 @pytest.mark.parametrize(("standard", "checker"), [("c++20", "sanitizers"), ("c++17", "valgrind")])
-def test_flows_in_cpp(installed, tmp_path, memory, standard, checker):
+def test_flows_in_cpp(installed, tmp_path, memory, warmer, standard, checker):
     flags, before = (SANITIZERS, []) if checker == "sanitizers" else ([], VALGRIND)
     program = installed.compile(HERE / "flow.cpp", tmp_path, *flags, standard=standard)
-    assert " 0 failed" in installed.run(*before, program, memory, cwd=tmp_path)
+    assert " 0 failed" in installed.run(*before, program, memory, warmer, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("standard", ["c++17", pytest.param("c++20", marks=in_all)])

@@ -41,7 +41,10 @@ def compute(part: stead.Coupling) -> int:
     T = flow.read("sim")["T"]
     looked = T.map(lambda x: seen.append(x.size) or x, elementwise=True)
     mean = T.mean()
-    flow.write("out", sum=looked.sum(), rows=T.sum(over="x"), low=T.min(), few=T[::7, 1::2], readers=1)
+    # All ranks look for the quantile, pass after pass; the corner one of them takes out of the whole.
+    middle, corner = T.kernel("quantile:T,q=0.5,exact"), T.map(lambda x: x[-1, -1], shape=())
+    scaled = T.kernel("normalize:T")
+    flow.write("out", sum=looked.sum(), rows=T.sum(over="x"), low=T.min(), few=T[::7, 1::2], middle=middle, corner=corner, scaled=scaled, readers=1)
     flow.write("last", mean=mean.window(3, "max"), readers=1)
     done = flow.run(comm=part, timeout=60)
     # Each rank has looked at its own part.
@@ -59,6 +62,9 @@ def compare(part: stead.Coupling) -> int:
         assert np.array_equal(step["rows"], [math.fsum(row) for row in T])
         assert step["low"] == T.min()
         assert np.array_equal(step["few"], T[::7, 1::2])
+        assert step["middle"] == np.sort(T.ravel())[T.size // 2 - 1]
+        assert step["corner"] == T[-1, -1]
+        assert np.array_equal(step["scaled"], (T - T.min()) / (T.max() - T.min()))
         if step.number >= 2:
             window = last.next()
             means = [math.fsum(values(k).ravel()) / T.size for k in range(step.number - 2, step.number + 1)]

@@ -6,6 +6,7 @@ import gc
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -342,7 +343,8 @@ def test_a_function_that_fails_is_what_the_caller_gets(space):
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
 def test_pictures_are_those_of_files(space, tmp_path, dtype):
     """As `stead run` draws the same array, whoever writes it and however many work on it."""
-    z, y, x = np.mgrid[:40, :30, :50]
+    # So many voxels that ranks draw a part each.
+    z, y, x = np.mgrid[:48, :30, :50]
     volume = (100 * np.sin(z / 6) * np.cos(y / 5) * np.sin(x / 7 + 1)).astype(dtype)
     kernels = {"picture": "render:width=70,height=50,azimuth=20", "plain": "render:width=9,height=6,min=0,max=90,shading=none"}
     flow = stead.flow(name="drawn")
@@ -350,7 +352,7 @@ def test_pictures_are_those_of_files(space, tmp_path, dtype):
     flow.write("pictures", {name: values.kernel(kernel) for name, kernel in kernels.items()}, readers=1)
     flow.write("sums", sum=values.kernel(kernels["plain"]).sum(), readers=1)
     steps = [{"T": (volume, ("z", "y", "x"))}, {"T": (np.ascontiguousarray(volume[::-1]), ("z", "y", "x"))}]
-    for writers, ranks in ((1, 1), (3, 2)):
+    for writers, ranks in ((1, 1), (3, 2), (2, 5)):
         pictures, sums = ran(flow, space, steps, ["pictures", "sums"], writers, ranks)
         for drawn, summed, step in zip(pictures, sums, steps, strict=True):
             np.save(tmp_path / "volume.npy", step["T"][0])
@@ -360,6 +362,100 @@ def test_pictures_are_those_of_files(space, tmp_path, dtype):
                 assert drawn[name].dtype == np.uint8 and drawn[name].shape == read_png(out).shape
                 assert np.array_equal(drawn[name], read_png(out)) and drawn[name].max() > 0, name
             assert summed["sum"] == drawn["plain"].sum()
+
+
+#: A kernel over all elements: what `stead run` is asked for, the member of its answer, and its shape. Of one pass and of several.
+KERNELS = {
+    "count": ("count:{}", None, None),
+    "sum": ("sum:{}", None, None),
+    "mean": ("mean:{}", None, None),
+    "var": ("var:{}", None, None),
+    "std": ("std:{},ddof=0", None, None),
+    "min": ("min:{}", None, None),
+    "max": ("max:{}", None, None),
+    "rows": ("rows", None, None),
+    "quantile": ("quantile:{},q=0.3", None, None),
+    "exactly": ("quantile:{},q=0.3,exact", None, None),
+    "counts": ("hist:{},bins=9", "counts", (9,)),
+    "edges": ("hist:{},bins=9", "edges", (10,)),
+    "middles": ("kmeans:{},k=3,init=first,rounds=5", "centroids", (3, 1)),
+    "inertia": ("kmeans:{},k=3,init=first,rounds=5", "inertia", None),
+    "matrix": ("gram:{}", "matrix", (1, 1)),
+}
+
+
+def asked(tmp_path, file: Path, *kernels: str) -> list:
+    """What `stead run` answers over a file."""
+    words = [word for kernel in dict.fromkeys(kernels) for word in ("-k", kernel)]
+    done = subprocess.run([command(), "run", file, *words, "--format", "json"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)["results"]
+    return [results[kernel] for kernel in kernels]
+
+
+def same_bits(had: np.ndarray, wanted: object) -> bool:
+    return np.asarray(had, dtype="f8").tobytes() == np.asarray(wanted, dtype="f8").reshape(had.shape).tobytes()
+
+
+def test_kernels_over_ranks_are_what_files_give(space, tmp_path):
+    """To the bit, whoever writes the array and however many look at it."""
+    random = np.random.default_rng(11)
+    line = random.normal(size=70_003) * 10.0 ** random.integers(-6, 6, size=70_003)
+    rows = random.normal(size=(9001, 12)) + np.arange(12)
+    text = np.frombuffer(b"".join(b"line %d\n" % n for n in range(9000)) + b"an end", dtype="u1")
+    np.save(tmp_path / "line.npy", line)
+    np.save(tmp_path / "rows.npy", rows)
+    (tmp_path / "text.log").write_bytes(text.tobytes())
+
+    flow = stead.flow()
+    sim = flow.read("sim")
+    T, X, log = sim["T"], sim["X"], sim["log"]
+    out = {name: T.kernel(kernel.format("T"), member=member, shape=shape) for name, (kernel, member, shape) in KERNELS.items()}
+    matrix = {"of_rows": "gram:*", "of_some": "gram:3,7", "exact": "gram:*,exact"}
+    for name, kernel in matrix.items():
+        n = 2 if name == "of_some" else 12
+        out[name] = X.kernel(kernel, member="matrix", shape=(n, n), rows=True)
+    out["means"] = flow.merge([X.kernel(f"mean:{c}", rows=True) for c in (0, 11)], new="which")
+    out["lines"] = log.kernel("lines")
+    out["entropy"] = log.kernel("entropy")
+    out["sevens"] = log.kernel("digits", member="7")
+    scaled = {"minmax": "normalize:{}", "zscore": "normalize:{},zscore", "l2": "normalize:{},l2"}
+    out |= {name: T.kernel(kernel.format("T")) for name, kernel in scaled.items()}
+    out["columns"] = X.kernel("normalize:4,9,zscore", rows=True)
+    flow.write("out", out, readers=1)
+
+    wanted = {}
+    kernels = [kernel.format("value") for kernel, *_ in KERNELS.values()]
+    for (name, (_, member, _)), answer in zip(KERNELS.items(), asked(tmp_path, tmp_path / "line.npy", *kernels), strict=True):
+        wanted[name] = answer if member is None else answer[member]
+    for (name, _), answer in zip(matrix.items(), asked(tmp_path, tmp_path / "rows.npy", *matrix.values()), strict=True):
+        wanted[name] = answer["matrix"]
+    wanted["means"] = asked(tmp_path, tmp_path / "rows.npy", "mean:0", "mean:11")
+    wanted["lines"], wanted["entropy"], digits = asked(tmp_path, tmp_path / "text.log", "lines", "entropy", "digits")
+    wanted["sevens"] = digits["7"]
+    for name, kernel in scaled.items():
+        asked(tmp_path, tmp_path / "line.npy", f"{kernel.format('value')},out={name}.npy")
+        wanted[name] = np.load(tmp_path / f"{name}.npy")
+    asked(tmp_path, tmp_path / "rows.npy", "normalize:4,9,zscore,out=columns.npy")
+    wanted["columns"] = np.load(tmp_path / "columns.npy")
+
+    steps = [{"T": (line, None), "X": (rows, None), "log": (text, None)}]
+    for writers, ranks in ((1, 1), (2, 2), (3, 3), (1, 5)):
+        (had,) = ran(flow, space, steps, ["out"], writers=writers, ranks=ranks)[0]
+        assert had.keys() == wanted.keys()
+        for name, answer in wanted.items():
+            assert same_bits(had[name], answer), (ranks, name, had[name], answer)
+
+
+def test_kernels_of_files_that_arrays_have_no_use_for(space):
+    for kernel, says in {
+        "grep:a": "looks for text in records, and arrays of a flow have none",
+        "normalize:T,out=a.npy": "has no 'out'",
+    }.items():
+        flow = stead.flow()
+        flow.write("out", a=flow.read("sim")["T"].kernel(kernel))
+        with pytest.raises(stead.UsageError, match=f"node 'a'.*{says}"):
+            flow.check()
 
 
 def test_pictures_that_cannot_be(space):
@@ -405,6 +501,123 @@ def test_what_makes_no_sense_is_refused_before(space):
         stead.flow(text).run(timeout=PATIENCE, dataspaces=space)
     with pytest.raises(TypeError, match="slices with numbers"):
         sim["T"]["x"]
+
+
+def test_streams_that_are_there_are_looked_at_before(space, tmp_path):
+    flow = simple()
+    with pytest.raises(stead.NotFoundError, match="there is no stream 'sim'"):
+        flow.check(live=True, dataspaces=space)
+    assert flow.check()["nodes"][0]["makes"] == [None]
+    wrong = stead.flow()
+    wrong.write("out", U=wrong.read("sim")["U"].sum())
+    other = stead.flow()
+    other.write("out", T=other.read("sim")["T"].mean(over="z"))
+    (tmp_path / "wrong.toml").write_text(wrong.to_toml())
+    (tmp_path / "good.toml").write_text(flow.to_toml())
+
+    def checks(name: str, *words: str):
+        words = [command(), "flow", "check", tmp_path / name, *words]
+        return subprocess.run(words, env=configured(space, tmp_path), capture_output=True, text=True, timeout=PATIENCE)
+
+    with stead.writer("sim", timeout=PATIENCE, dataspaces=space) as w:
+        with w.step():
+            w.put("T", np.ones((2, 3)), dims=("y", "x"))
+        assert flow.check(live=True, dataspaces=space)["nodes"][0]["makes"] == ["f64 []"]
+        missing = r"stream 'sim' has no variable 'U', which node 'U' \(sum\) needs: there are T"
+        with pytest.raises(stead.NotFoundError, match=missing):
+            wrong.check(live=True, dataspaces=space)
+        # So does `run`, before it begins: nobody has read a step.
+        with pytest.raises(stead.NotFoundError, match=missing):
+            wrong.run(timeout=PATIENCE, dataspaces=space)
+        with pytest.raises(stead.UsageError, match=r"there is no dimension 'z' in f64 \[2, 3\] \(y, x\); it comes of variable 'T' of stream 'sim'"):
+            other.run(timeout=PATIENCE, dataspaces=space)
+        assert stead.stream_info("sim", dataspaces=space)["readers"] == []
+        done = checks("good.toml", "--live")
+        assert (done.returncode, done.stdout) == (0, "flow 'flow' makes sense of what its streams have: it reads 1 stream, has 1 node, and writes 1 stream\n"), done.stderr
+        done = checks("good.toml", "--live", "--format", "json")
+        assert json.loads(done.stdout)["nodes"][0]["makes"] == ["f64 []"]
+        assert checks("wrong.toml").returncode == 0
+        done = checks("wrong.toml", "--live")
+        assert done.returncode == 1 and "has no variable 'U'" in done.stderr and f"{tmp_path}/wrong.toml" in done.stderr
+
+
+MAPPED = """
+[read.sim]
+[node.mapped]
+op = "map"
+of = "sim.T"
+function = "{function}"
+[write.out]
+variables = {{ T = "mapped" }}
+readers = 1
+"""
+
+
+@pytest.mark.parametrize("where", ["beside.py:warmer", "folder/beside.py:Sorts.warmer", "package_of_flows.inner:warmer"])
+def test_functions_of_python_are_loaded_where_the_file_says(space, tmp_path, monkeypatch, where):
+    code = "def warmer(x):\n    return x + 1\n\n\nclass Sorts:\n    warmer = staticmethod(warmer)\n"
+    for name in ("beside.py", "folder/beside.py", "package_of_flows/inner.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "mapped.toml"
+    file.write_text(MAPPED.format(function=where))
+    steps = [{"T": (np.arange(4.0), None)}]
+    flow = stead.flow(file, load=True)
+    assert [list(step["T"]) for step in ran(flow, space, steps, ["out"])[0]] == [[1.0, 2.0, 3.0, 4.0]]
+    # What is given goes before it, and without a word nothing is loaded.
+    flow = stead.flow(file, functions={where: lambda x: x * 2}, load=True)
+    assert [list(step["T"]) for step in ran(flow, space, steps, ["out"])[0]] == [[0.0, 2.0, 4.0, 6.0]]
+    with pytest.raises(stead.UsageError, match="is one of Python, and was not loaded") as raised:
+        stead.flow(file).run(timeout=PATIENCE, dataspaces=space)
+    assert "load=True" in raised.value.hint
+    done = subprocess.run([command(), "flow", "run", file], env=configured(space, tmp_path), capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 2 and done.stderr.count("stead: ") == 1 and "run the flow from Python" in done.stderr, done.stderr
+
+
+def test_functions_that_are_not_there(tmp_path):
+    (tmp_path / "empty.py").write_text("x = 3\n")
+    file = tmp_path / "mapped.toml"
+    for function, kind in {"none.py:f": stead.NotFoundError, "empty.py:x": stead.NotFoundError, "no_module_at_all:f": ImportError}.items():
+        file.write_text(MAPPED.format(function=function))
+        with pytest.raises(kind):
+            stead.flow(file, load=True)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler of C")
+def test_functions_of_libraries_are_loaded_when_it_is_said(space, tmp_path):
+    """examples/flows/warmer.c and examples/flows/warmer.toml, by the command and from Python."""
+    shutil.copy(FLOWS / "warmer.toml", tmp_path)
+    words = ["cc", "-shared", "-fPIC", f"-I{ROOT / 'include'}", FLOWS / "warmer.c", "-o", tmp_path / "warmer.so"]
+    subprocess.run(words, check=True)
+    env = configured(space, tmp_path) | {"LD_LIBRARY_PATH": "/there/is/none"}
+    words = [command(), "flow", "run", tmp_path / "warmer.toml", "--format", "json"]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 2 and "which was not loaded" in done.stderr and "--load" in done.stderr, done.stderr
+
+    def simulated(begin) -> tuple:
+        with stead.writer("sim", readers=1, timeout=PATIENCE, dataspaces=space) as w:
+            running = begin()
+            reading: list[list[float]] = []
+
+            def read() -> None:
+                reading.extend(list(step["T"]) for step in stead.reader("warm", timeout=PATIENCE, dataspaces=space))
+
+            thread = threading.Thread(target=read)
+            thread.start()
+            for n in range(2):
+                with w.step():
+                    w.put("T", np.arange(3.0) + n)
+        thread.join()
+        return reading, running
+
+    wanted = [[1.0, 2.0, 3.0], [2.0, 3.0, 4.0]]
+    had, running = simulated(lambda: subprocess.Popen([*words, "--load"], cwd="/", env=env, stdout=subprocess.PIPE, text=True))
+    assert json.loads(running.communicate(timeout=PATIENCE)[0])["steps"] == 2
+    assert had == wanted[-len(had) :] and had
+    had, running = simulated(lambda: stead.flow(tmp_path / "warmer.toml", load=True).start(timeout=PATIENCE, dataspaces=space))
+    assert running.join(PATIENCE)["steps"] == 2
+    assert had == wanted[-len(had) :] and had
 
 
 def test_a_picture_is_svg_and_png(tmp_path):

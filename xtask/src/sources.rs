@@ -211,6 +211,7 @@ const UNSAFE: &[&str] = &[
     "crates/capi/src/view.rs",
     "crates/fabric/src/foreign.rs",
     "crates/fabric/src/functions.rs",
+    "crates/flow/src/library.rs",
     "crates/format/src/delimited/four.rs",
     "crates/format/src/delimited/simd.rs",
     "crates/python/src/bytes.rs",

@@ -3,17 +3,17 @@
 use crate::cancel::{self, stead_cancel};
 use crate::error::{stead_error, stead_status};
 use crate::guard::{Caller, call, look};
-use crate::memory::{number, stead_dtype};
+use crate::memory::stead_dtype;
 use crate::stream;
 use crate::stream_coupling::{self, stead_coupling};
 use crate::table::{self, Object};
 use crate::text;
 use crate::versions::grows;
 use std::ffi::{c_char, c_int, c_void};
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use stead::daemon::StreamNodes;
-use stead::flow::{Flow, Functions, Given, Graph, Options, Wanted};
+use stead::flow::{CArray, CFunction, Flow, Functions, Graph, Options, load, of_c};
 use stead::stream::Stop;
 use stead::{Error, Result};
 
@@ -87,6 +87,8 @@ grows!(stead_flow_options, coupling: *const stead_coupling);
 /// What the table has of a flow.
 struct FlowFace {
     graph: Graph,
+    /// That of its file, to which paths of libraries are relative.
+    folder: PathBuf,
     functions: Mutex<Functions>,
 }
 
@@ -95,19 +97,9 @@ impl Object for FlowFace {
     const NAME: &'static str = "flow";
 }
 
-/// What a program gives to be given back to its function.
-struct User(*mut c_void);
-
-// SAFETY: whoever gives the function says that it may have it in the threads that run the flow.
-unsafe impl Send for User {}
-// SAFETY: as above; it is only handed on.
-unsafe impl Sync for User {}
-
-impl User {
-    fn get(&self) -> *mut c_void {
-        self.0
-    }
-}
+// Functions are called with what they are declared to take, by another name.
+const _: () = assert!(size_of::<stead_flow_array>() == size_of::<CArray>());
+const _: () = assert!(align_of::<stead_flow_array>() == align_of::<CArray>());
 
 /// Reads a flow: the path of a file of TOML or, if it has more than one line, the text itself. docs/flows.md says what it has.
 ///
@@ -121,12 +113,13 @@ pub unsafe extern "C" fn stead_flow_open(
     call!(error, |c| {
         let out = c.out_handle(flow, "place for the flow")?;
         let given = c.text(toml, "flow")?;
-        let graph = match given.contains('\n') {
-            true => Graph::parse(given)?,
-            false => Graph::load(Path::new(given))?,
+        let path = Path::new(given);
+        let (graph, folder) = match given.contains('\n') {
+            true => (Graph::parse(given)?, PathBuf::new()),
+            false => (Graph::load(path)?, path.parent().map(Path::to_owned).unwrap_or_default()),
         };
         stead::flow::check(&graph)?;
-        out.put(table::insert(FlowFace { graph, functions: Mutex::default() }));
+        out.put(table::insert(FlowFace { graph, folder, functions: Mutex::default() }));
         Ok(())
     })
 }
@@ -146,33 +139,36 @@ pub unsafe extern "C" fn stead_flow_function(
     call!(error, |c| {
         let face = table::get::<FlowFace>(flow)?;
         let name = c.text(name, "name")?.to_owned();
+        // SAFETY: both are functions of pointers to the same struct, which the room below has by a name of its own.
+        let function = unsafe { std::mem::transmute::<stead_flow_fn, Option<CFunction>>(function) };
         let function = function.ok_or_else(|| Error::usage("the function is NULL"))?;
-        let (user, own) = (User(user), name.clone());
-        let call = move |given: &[Given], wanted: &Wanted, to: &mut [u8]| {
-            let array = |data: *const u8, bytes, dtype, shape: &[u64]| stead_flow_array {
-                data: data.cast(),
-                bytes,
-                dtype: number(dtype),
-                ndim: shape.len(),
-                shape: shape.as_ptr(),
-            };
-            let arrays: Vec<stead_flow_array> = given
-                .iter()
-                .map(|g| array(g.bytes().as_ptr(), g.bytes().len(), g.dtype, g.bounds.count()))
-                .collect();
-            let target = to.as_mut_ptr();
-            let made = array(target.cast_const(), to.len(), wanted.dtype, wanted.bounds.count());
-            // SAFETY: whoever gives the function keeps what the header says of it; the arrays outlive the call.
-            let failed = unsafe {
-                function(arrays.as_ptr(), arrays.len(), &made, target.cast(), user.get())
-            };
-            match failed {
-                0 => Ok(()),
-                n => Err(Error::data(format!("function '{own}' has failed with {n}"))),
-            }
-        };
+        // SAFETY: whoever gives the function keeps what the header says of it.
+        let call = unsafe { of_c(&name, function, user) };
         let mut functions = face.functions.lock().unwrap_or_else(PoisonError::into_inner);
-        functions.insert(name, Arc::new(call));
+        functions.insert(name, call);
+        Ok(())
+    })
+}
+
+/// Loads the functions that a flow names in libraries, `function = "lib.so:name"`, but for those that were given: functions as stead_flow_fn, with
+/// NULL as `user`. Paths are relative to the folder of its file, or of text to the current one. The code of the libraries is run: call it for
+/// flows that are trusted.
+///
+/// Errors: STEAD_NOT_FOUND if a library or a function in it is not there; STEAD_USAGE if it cannot be loaded.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_flow_load(
+    flow: *mut stead_flow,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |_c| {
+        let face = table::get::<FlowFace>(flow)?;
+        let mut functions = face.functions.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // What a library does when it is loaded may use this flow.
+        load(&face.graph, &face.folder, &mut functions)?;
+        let mut known = face.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        functions.into_iter().for_each(|(name, call)| {
+            known.entry(name).or_insert(call);
+        });
         Ok(())
     })
 }

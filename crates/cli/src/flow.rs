@@ -9,22 +9,28 @@ use stead::daemon::StreamNodes;
 use stead::fabric::Fabric;
 use stead::flow::{
     Checked, Description, Flow, Functions, Graph, NodeDescription, Options, Report, check, draw,
+    load,
 };
 use stead::stream::{Coupling, dataspaces};
 use stead::{Cancel, Error, Result, units, write_file};
 
 pub fn flow(a: &FlowArgs) -> Result<()> {
     match &a.what {
-        FlowVerb::Check { file, format } => {
-            let told = checked(file)?.describe();
+        FlowVerb::Check { file, live, format } => {
+            let mut checked = checked(file)?;
+            if *live {
+                checked = checked.live(&dataspaces()?).map_err(|e| e.at_path(file))?;
+            }
+            let told = checked.describe();
             match format {
                 Described::Json => output::json(&told),
                 Described::Table => {
                     let (reads, nodes, writes) =
                         (told.reads.len(), told.nodes.len(), told.writes.len());
                     output::text(&format!(
-                        "flow '{}' makes sense: it reads {}, has {}, and writes {}\n",
+                        "flow '{}' makes sense{}: it reads {}, has {}, and writes {}\n",
                         told.name,
+                        if *live { " of what its streams have" } else { "" },
                         count(reads, "stream"),
                         count(nodes, "node"),
                         count(writes, "stream"),
@@ -48,7 +54,12 @@ pub fn flow(a: &FlowArgs) -> Result<()> {
 /// Alone, or as one of the ranks of a launcher, of which the first one prints what all have done.
 fn run(a: &FlowRunArgs, fabric: Option<&Arc<dyn Fabric>>) -> Result<()> {
     let prepare = || {
-        let flow = Flow::new(&Graph::load(&a.file)?, Functions::new())?;
+        let (graph, mut functions) = (Graph::load(&a.file)?, Functions::new());
+        if a.load {
+            let folder = a.file.parent().unwrap_or(Path::new(""));
+            load(&graph, folder, &mut functions).map_err(|e| e.at_path(&a.file))?;
+        }
+        let flow = Flow::new(&graph, functions)?;
         let cancel = Cancel::new();
         let done = signals::watch(&cancel, false)?;
         Ok((flow, dataspaces()?, cancel, done))

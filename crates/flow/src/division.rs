@@ -1,7 +1,8 @@
 //! How ranks divide arrays among themselves: evenly, and where they are on several nodes, such that most of what a rank works on lies on its
 //! node already.
 //!
-//! Each rank says once, at the first step, how much of each stretch of what is read lies on its node; all hear the same, and come to the same.
+//! Each rank says once, at the first step, how much of each stretch of what is read lies on its node, and how much of what is needed for each value
+//! that one rank makes as a whole; all hear the same, and come to the same.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -11,6 +12,8 @@ use stead_core::Bounds;
 const MOST_RANKS: u64 = 256;
 /// Numbers that each says, at most.
 pub const MOST_NUMBERS: usize = 1 << 16;
+/// Nodes of which one rank makes all that each says something of, at most.
+pub const MOST_WHOLES: usize = 1 << 10;
 
 /// What a rank has of a length that several share.
 pub fn stretch(length: u64, rank: u64, ranks: u64) -> Range<u64> {
@@ -24,20 +27,35 @@ pub fn stretch(length: u64, rank: u64, ranks: u64) -> Range<u64> {
 /// Which part of arrays is a rank's. All ranks have the same, but for their seat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Division {
+    rank: u64,
     seat: u64,
     ranks: u64,
     /// Of each array that is read the dimension that is divided, if that is known.
     along: Vec<Option<usize>>,
+    /// Nodes, by their numbers, of which one rank makes all, and that rank.
+    owners: Vec<(usize, u64)>,
 }
 
 impl Division {
     /// By the ranks' own order, and the longest dimension.
     pub fn plain(rank: u64, ranks: u64) -> Division {
-        Division { seat: rank, ranks, along: Vec::new() }
+        Division { rank, seat: rank, ranks, along: Vec::new(), owners: Vec::new() }
     }
 
     pub fn ranks(&self) -> u64 {
         self.ranks
+    }
+
+    /// Which rank this is.
+    pub fn rank(&self) -> u64 {
+        self.rank
+    }
+
+    /// The rank that makes all of what a node makes, by the number of the node: one on whose node most of what it needs lay when that was
+    /// first seen. Where several have as much, each of several nodes is another one's.
+    pub fn owner(&self, node: usize) -> u64 {
+        let found = self.owners.iter().find(|(known, _)| *known == node);
+        found.map_or(node as u64 % self.ranks.max(1), |(_, rank)| *rank)
     }
 
     /// Which stretch is this rank's.
@@ -156,13 +174,47 @@ fn seats(near: &dyn Fn(usize, usize) -> u64, ranks: usize) -> Seats {
     if here > there { Seats { of, near: here } } else { Seats { of: plain, near: there } }
 }
 
-/// How all divide what is read, of what each of them has [said]; `None` if they have not said as much as each other.
-pub fn division(arrays: &[Near], rank: u64, all: &[Vec<u64>]) -> Option<Division> {
+/// Bytes of boxes of arrays that are read, each by its number, which lie on a rank's node.
+pub fn held(arrays: &[Near], boxes: &[(usize, Bounds)]) -> u64 {
+    let mut bytes = 0u64;
+    for (number, needed) in boxes {
+        let Some(array) = arrays.get(*number) else { continue };
+        let met = array.parts.iter().filter_map(|part| part.intersection(needed));
+        let met = met.fold(0u64, |sum, met| sum.saturating_add(met.elements()));
+        bytes = bytes.saturating_add(met.saturating_mul(array.size));
+    }
+    bytes
+}
+
+/// Of each node that one rank makes as a whole, who that is, by bytes that each rank has [held].
+fn owners(wholes: &[usize], held: &[&[u64]]) -> Vec<(usize, u64)> {
+    let one = |(i, node): (usize, &usize)| {
+        let of = held.iter().map(|said| said.get(i).copied().unwrap_or(0));
+        let bytes: Vec<u64> = of.collect();
+        let most = bytes.iter().copied().max().unwrap_or(0);
+        let have = (0u64..).zip(&bytes).filter(|(_, bytes)| **bytes == most);
+        let ranks: Vec<u64> = have.map(|(rank, _)| rank).collect();
+        (*node, ranks.get(*node % ranks.len().max(1)).copied().unwrap_or(0))
+    };
+    wholes.iter().enumerate().map(one).collect()
+}
+
+/// How all divide what is read, of what each of them has [said], and who makes what is one rank's as a whole, of what each has [held] of that
+/// and said after it; `None` if they have not said as much as each other.
+pub fn division(
+    arrays: &[Near],
+    rank: u64,
+    all: &[Vec<u64>],
+    wholes: &[usize],
+) -> Option<Division> {
     let (ranks, count) = (all.len(), all.len() as u64);
     let ways = ways(arrays, count);
-    if all.iter().any(|said| said.len() != ways.len().saturating_mul(ranks)) {
+    let numbers = ways.len().saturating_mul(ranks);
+    if all.iter().any(|said| said.len() != numbers.saturating_add(wholes.len())) {
         return None;
     }
+    let held: Vec<&[u64]> = all.iter().filter_map(|said| said.get(numbers..)).collect();
+    let owners = owners(wholes, &held);
     let number = |rank: usize, way: usize, seat: usize| {
         let said = all.get(rank).and_then(|said| said.get(way * ranks + seat));
         said.copied().unwrap_or(0)
@@ -191,7 +243,7 @@ pub fn division(arrays: &[Near], rank: u64, all: &[Vec<u64>]) -> Option<Division
         one.map(|(_, along, ..)| *along)
     };
     let along = arrays.iter().map(found).collect();
-    Some(Division { seat, ranks: count, along })
+    Some(Division { rank, seat, ranks: count, along, owners })
 }
 
 #[cfg(test)]
@@ -208,7 +260,8 @@ mod tests {
     fn divided(of: &[Vec<Near>]) -> Vec<Division> {
         let ranks = of.len() as u64;
         let all: Vec<Vec<u64>> = of.iter().map(|near| said(near, ranks)).collect();
-        let one = |(rank, near): (usize, &Vec<Near>)| division(near, rank as u64, &all).unwrap();
+        let one =
+            |(rank, near): (usize, &Vec<Near>)| division(near, rank as u64, &all, &[]).unwrap();
         of.iter().enumerate().map(one).collect()
     }
 
@@ -266,7 +319,24 @@ mod tests {
         let whole = Bounds::new([0, 0], [2, 90]).unwrap();
         assert!(three.iter().all(|one| share(one, &whole).unwrap().count() == [2, 30]));
         // Whoever says something else is not understood.
-        assert_eq!(division(&rows(0), 0, &[vec![1], vec![1, 2]]), None);
+        assert_eq!(division(&rows(0), 0, &[vec![1], vec![1, 2]], &[]), None);
+    }
+
+    #[test]
+    fn what_is_one_ranks_as_a_whole_is_whose_node_has_most_of_it() {
+        let arrays = near(&[4, 9], &[([0, 0], [3, 9])]);
+        let box_of = |y| (0, Bounds::new([y, 0], [2, 9]).unwrap());
+        assert_eq!(held(&[arrays.clone()], &[box_of(0)]), 18 * 8);
+        assert_eq!(held(&[arrays], &[box_of(2), box_of(2)]), 2 * 9 * 8);
+        // Of an array that has nothing to divide each says only that.
+        let none = [Near { shape: vec![1], size: 8, parts: Vec::new() }];
+        let said = [vec![5, 0, 7], vec![9, 0, 7], vec![9, 0, 0]];
+        let one = division(&none, 1, &said, &[3, 4, 6]).unwrap();
+        assert_eq!([3, 4, 6].map(|node| one.owner(node)), [2, 1, 0]);
+        // Others go by their numbers.
+        assert_eq!((one.owner(7), one.rank(), one.seat()), (1, 1, 1));
+        assert_eq!(Division::plain(0, 3).owner(5), 2);
+        assert_eq!(division(&none, 1, &said, &[3, 4]), None);
     }
 
     proptest! {

@@ -372,7 +372,8 @@ pub enum Operator {
     Map {
         /// The values.
         of: Of,
-        /// The name by which the program gives it.
+        /// The name by which the program gives it; or `lib.so:name`, a function of C in a library, or `file.py:name` or `module:name`, one
+        /// of Python, which are loaded if that is said. Paths are relative to the folder of the graph.
         function: String,
         /// The type of what it makes; that of the first value without it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -387,7 +388,7 @@ pub enum Operator {
         #[serde(default, skip_serializing_if = "is_usual")]
         elementwise: bool,
     },
-    /// A kernel of `stead run`, with the elements of each value as a column, or with the columns of one 2-d array.
+    /// A kernel of `stead run`, with the elements of each value as a column, with the columns of one 2-d array, or with the bytes of one value.
     Kernel {
         /// The values, all of one length; columns have the last word of each reference as their names.
         of: Of,

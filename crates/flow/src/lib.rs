@@ -27,6 +27,9 @@ mod form;
 #[doc(hidden)]
 pub mod fuzzing;
 mod graph;
+mod library;
+mod live;
+mod meet;
 mod op;
 mod origin;
 mod plan;
@@ -41,5 +44,6 @@ pub use form::Form;
 pub use graph::{
     Cut, Declared, Dim, From, Graph, How, Of, Operator, Output, Over, Slice, Slow, Source,
 };
+pub use library::{CArray, CFunction, load, of_c};
 pub use op::{Function, Given, Wanted};
 pub use run::{Flow, Functions, Options, Report, Running, Sent};

@@ -1,7 +1,7 @@
 //! Which part of each value this rank needs, once it is known what the variables that are read are.
 
 use crate::check::{Checked, Node};
-use crate::division::Division;
+use crate::division::{Division, MOST_WHOLES};
 use crate::form::Form;
 use crate::graph::{Operator, Over};
 use crate::op::{self, Job, Share, hull};
@@ -21,6 +21,8 @@ pub struct Plan {
     pub shares: Vec<Vec<Option<Bounds>>>,
     /// Of each node, who does its work.
     pub work: Vec<Share>,
+    /// Of each node, the rank that makes all of what one rank makes, and puts together what all have of a kernel.
+    pub owners: Vec<u64>,
     /// Of each node, which box of each of its inputs it needs.
     pub needs: Vec<Vec<Option<Bounds>>>,
     /// Bytes of what nodes have in memory at the same time, at most.
@@ -41,10 +43,74 @@ pub struct Active {
     pub uses: Vec<usize>,
 }
 
-/// True if ranks work together on what few numbers come of.
+/// True if ranks may work together on what few numbers come of.
 pub fn is_shared(checked: &Checked, ranks: u64) -> bool {
-    let reduces = |node: &Node| matches!(node.op, Operator::Reduce { .. });
-    ranks > 1 && checked.nodes.iter().any(reduces)
+    ranks > 1 && checked.nodes.iter().any(|node| op::may_be_shared(&node.op))
+}
+
+/// A node that one rank makes as a whole of what is everybody's, by its number, and the boxes that it needs of what is read, each by the
+/// number of its variable.
+pub type Whole = (usize, Vec<(usize, Bounds)>);
+
+/// These nodes, and what each needs: the same for all ranks.
+///
+/// # Errors
+/// As [`Plan::new`].
+pub fn wholes(checked: &Checked, leaves: &[Form], ranks: u64) -> Result<Vec<Whole>> {
+    let mut forms = leaves.to_vec();
+    let mut owners: Vec<Option<u64>> = vec![None; leaves.len()];
+    let mut found = Vec::new();
+    for (i, node) in checked.nodes.iter().enumerate() {
+        let made = op::forms(&node.op, &of(node, &forms)?).map_err(|e| node.error(e))?;
+        let mut owner = owned(node, &owners);
+        if owner.is_none() && op::is_whole(&node.op) {
+            // Whose it is does not matter here.
+            owner = Some(0);
+            found.push(i);
+        }
+        owners.extend(made.iter().map(|_| owner));
+        forms.extend(made);
+    }
+    found.truncate(MOST_WHOLES);
+    let each = found.into_iter().map(|i| Ok((i, origins(checked, &forms, i, ranks)?)));
+    each.collect()
+}
+
+/// The boxes of variables that a node needs as a whole, but for what ranks tell each other anyway.
+fn origins(
+    checked: &Checked,
+    forms: &[Form],
+    of_node: usize,
+    ranks: u64,
+) -> Result<Vec<(usize, Bounds)>> {
+    let mut wanted: Vec<Option<Bounds>> = vec![None; forms.len()];
+    let before = checked.nodes.iter().enumerate().take(of_node.saturating_add(1));
+    for (i, node) in before.rev() {
+        if i == of_node {
+            for slot in &node.inputs {
+                want(&mut wanted, *slot, &forms.get(*slot).ok_or_else(odd)?.whole()?)?;
+            }
+            continue;
+        }
+        let made = node.first..node.first + node.makes;
+        if !wanted.get(made).is_some_and(|made| made.iter().any(Option::is_some)) {
+            continue;
+        }
+        let plain = Division::plain(0, ranks);
+        let work = op::share(&node.op, &of(node, forms)?, None, &plain);
+        if ranks > 1 && work.map_err(|e| node.error(e))? != Share::Own {
+            continue;
+        }
+        let needs = needs(node, &Share::Own, forms, &wanted)?;
+        for (slot, need) in node.inputs.iter().zip(&needs) {
+            if let Some(need) = need {
+                want(&mut wanted, *slot, need)?;
+            }
+        }
+    }
+    let read = checked.slots.iter().zip(wanted).enumerate();
+    let read = read.filter(|(_, (slot, _))| slot.leaf.is_some());
+    Ok(read.filter_map(|(slot, (_, wanted))| Some((slot, wanted?))).collect())
 }
 
 /// Which slots come to something that is written.
@@ -84,8 +150,8 @@ impl Plan {
             let made = op::forms(&node.op, &of).map_err(|e| node.error(e))?;
             let first = first(node, &along);
             along.extend(made.iter().map(|made| op::along(&node.op, &of, made, first?)));
-            let owner = owned(node, &owners)
-                .or_else(|| op::is_whole(&node.op).then(|| i as u64 % division.ranks()));
+            let owner =
+                owned(node, &owners).or_else(|| op::is_whole(&node.op).then(|| division.owner(i)));
             owners.extend(made.iter().map(|_| owner));
             forms.extend(made);
         }
@@ -108,7 +174,7 @@ impl Plan {
                 let whole = forms.get(*slot).ok_or_else(odd)?.whole()?;
                 let along = along.get(*slot).copied().flatten();
                 let share = match owners.get(*slot).copied().flatten() {
-                    Some(owner) => (owner == division.seat()).then_some(whole),
+                    Some(owner) => (owner == division.rank()).then_some(whole),
                     None => division.share(&whole, along),
                 };
                 if let Some(share) = &share {
@@ -130,7 +196,8 @@ impl Plan {
         }
         needed.reverse();
         let needs = needed;
-        let mut plan = Plan { leaves, forms, wanted, shares, work, needs, bytes: 0, alive };
+        let owners = (0..checked.nodes.len()).map(|i| division.owner(i)).collect();
+        let mut plan = Plan { leaves, forms, wanted, shares, work, owners, needs, bytes: 0, alive };
         plan.bytes = plan.check_memory(checked, memory)?;
         Ok(plan)
     }
@@ -236,11 +303,13 @@ fn needs(
     forms: &[Form],
     wanted: &[Option<Bounds>],
 ) -> Result<Vec<Option<Bounds>>> {
-    if let Share::Part(part) = work {
-        return Ok(vec![part.clone(); node.inputs.len()]);
-    }
     let own = wanted.get(node.first..node.first + node.makes).ok_or_else(odd)?;
     let of = of(node, forms)?;
+    if let Share::Part(part) = work {
+        let wanted = own.first().and_then(Option::as_ref);
+        let reach = op::reach(&node.op, &of, part.as_ref(), wanted);
+        return reach.map_err(|e| node.error(e));
+    }
     let made: Vec<&Form> = forms.iter().skip(node.first).take(node.makes).collect();
     let job = Job { of: &of, made: &made, wanted: own };
     op::needs(&node.op, &job).map_err(|e| node.error(e))

@@ -4,16 +4,14 @@
 //! others are told. A step of it is what all ranks have at one place of the graph. No rank is more than a step or two ahead.
 
 use crate::check::Checked;
-use crate::division::MOST_NUMBERS;
-use crate::op::Partial;
+use crate::division::{MOST_NUMBERS, MOST_WHOLES};
 use crate::run::Options;
-use serde::Serialize;
 use stead_core::{Bounds, DType, Error, Kind, Result};
 use stead_stream::{Definition, Read, Reader, Step, Writer, Written};
 
-/// Bytes that a rank says at a time, at most.
-const MOST: u64 = 64 << 20;
-/// Nodes of which it says something at a time: with the most that there can be of each they stay below that.
+/// Bytes that a rank says of a node at a time, at most.
+const MOST: u64 = 1 << 32;
+/// Nodes of which it says something at a time.
 pub const AT_ONCE: usize = 32;
 /// Of the name of the first stream that the flow writes, which nobody else writes at the same time.
 const OF_THE_NAME: usize = 200;
@@ -25,10 +23,18 @@ pub fn others_run_another() -> Error {
     Error::new(Kind::Peer, "another rank of the flow reads arrays of other shapes").with_hint(SAME)
 }
 
-/// A node, by its number, and what a rank has of it.
-pub type Share = (usize, Partial);
-/// The step of the flow, the steps of the streams that it reads, and states.
-type Said = (u64, Vec<u64>, Vec<Share>);
+/// Where the ranks are: the step of the flow, and the steps of the streams that it reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct At<'a> {
+    pub step: u64,
+    pub numbers: &'a [u64],
+}
+
+/// What this rank says of a node, by its number, at one of the places of those of which ranks tell each other at a time.
+pub type Said = (usize, usize, Vec<u8>);
+
+/// What stands before what a rank says: where it is, and of which node it speaks.
+type Head = (u64, Vec<u64>, usize);
 
 /// This rank among the others.
 #[derive(Debug)]
@@ -75,8 +81,8 @@ impl Ranks {
         };
         let mut writer = Writer::open(&name, &written)?;
         // Blocks have what they need of it.
-        let variable =
-            writer.define(Definition::new("states", DType::U8, [options.ranks, MOST]))?;
+        let shape = [options.ranks, AT_ONCE as u64, MOST];
+        let variable = writer.define(Definition::new("states", DType::U8, shape))?;
         let read = Read {
             spaces: options.spaces.clone(),
             group: "ranks".to_owned(),
@@ -92,13 +98,23 @@ impl Ranks {
         Ok(Ranks { writer, reader, variable, rank: options.rank, ranks: options.ranks })
     }
 
-    /// Says something, and gives what all have said.
-    fn say(&mut self, mine: &impl Serialize) -> Result<Step> {
-        let said = postcard::to_stdvec(mine)
-            .map_err(|e| Error::internal(format!("cannot tell other ranks of a flow: {e}")))?;
-        let (rank, len) = (self.rank, said.len() as u64);
+    /// Which rank this is.
+    pub fn rank(&self) -> u64 {
+        self.rank
+    }
+
+    /// How many there are.
+    pub fn ranks(&self) -> u64 {
+        self.ranks
+    }
+
+    /// Says something at some places, and gives what all have said.
+    fn say(&mut self, said: &[(usize, Vec<u8>)]) -> Result<Step> {
         self.writer.begin()?;
-        self.writer.put(self.variable, &Bounds::new([rank, 0], [1, len])?, &said)?;
+        for (place, bytes) in said {
+            let (start, len) = ([self.rank, *place as u64, 0], bytes.len() as u64);
+            self.writer.put(self.variable, &Bounds::new(start, [1, 1, len])?, bytes)?;
+        }
         self.writer.end()?;
         self.reader.next_step()?.ok_or_else(|| {
             Error::new(Kind::Peer, "the other ranks of the flow have ended it").with_hint(SAME)
@@ -108,42 +124,34 @@ impl Ranks {
     /// What each rank says of how much lies on its node, in their order.
     ///
     /// # Errors
-    /// As [`Ranks::meet`].
+    /// As [`Ranks::tell`] and [`Told::of`].
     pub fn compare(&mut self, mine: &[u64]) -> Result<Vec<Vec<u64>>> {
-        let step = self.say(&mine)?;
+        let step = self.say(&[(0, encoded(mine)?)])?;
+        let parts = step.parts("states")?;
         // Who says another number of them reads something else.
-        let most = 10 * (MOST_NUMBERS as u64 + 1);
+        let most = 10 * (MOST_NUMBERS as u64 + MOST_WHOLES as u64 + 1);
         let all = (0..self.ranks).map(|rank| {
-            let theirs = said_by(&step, rank, most, lengths);
-            theirs.map_err(|e| e.at_rank(usize::try_from(rank).unwrap_or(usize::MAX)))
+            let theirs =
+                said_by(&step, &parts, (rank, 0), most, |bytes| lengths(bytes).ok_or_else(damaged));
+            theirs.map_err(|e| of_rank(e, rank))
         });
         all.collect()
     }
 
-    /// Tells the others what this rank has of some nodes at a step of the flow, which is this step of each stream that is read, and adds what
-    /// they have, unless nothing of it is wanted here.
+    /// Tells the others what this rank has of some nodes, at a step where all of them are, and gives what all have told.
     ///
     /// # Errors
-    /// `Peer` if a rank has ended, or is at another step; `Format` for what no rank says; `Timeout`.
-    pub fn meet(
-        &mut self,
-        now: u64,
-        numbers: &[u64],
-        mut mine: Vec<Share>,
-        is_wanted: bool,
-    ) -> Result<Vec<Share>> {
-        let step = self.say(&(now, numbers, &mine))?;
-        if is_wanted {
-            // Whoever says more says something else.
-            let states = mine.iter().map(|(_, share)| share.most_bytes());
-            let most = states.fold(16 * (8 + numbers.len() as u64), u64::saturating_add);
-            for rank in (0..self.ranks).filter(|rank| *rank != self.rank) {
-                let theirs = said_by(&step, rank, most, read)
-                    .and_then(|said| together(said, (now, numbers), &mut mine));
-                theirs.map_err(|e| e.at_rank(usize::try_from(rank).unwrap_or(usize::MAX)))?;
-            }
+    /// `Peer` if a rank has ended; `Timeout`; those of streams.
+    pub fn tell<'a>(&mut self, at: At<'a>, said: Vec<Said>) -> Result<Told<'a>> {
+        let mut each = Vec::with_capacity(said.len());
+        for (place, node, bytes) in said {
+            let mut all = encoded(&(at.step, at.numbers, node))?;
+            all.extend_from_slice(&bytes);
+            each.push((place, all));
         }
-        Ok(mine)
+        let step = self.say(&each)?;
+        let parts = step.parts("states")?;
+        Ok(Told { step, parts, at })
     }
 
     /// There is nothing more to tell.
@@ -161,9 +169,53 @@ impl Ranks {
     }
 }
 
-/// What a rank says, of its bytes.
-pub fn read(bytes: &[u8]) -> Option<Said> {
-    postcard::from_bytes(bytes).ok()
+/// What all ranks have told each other at a time.
+#[derive(Debug)]
+pub struct Told<'a> {
+    step: Step,
+    /// What lies where in it.
+    parts: Vec<(usize, Bounds)>,
+    at: At<'a>,
+}
+
+impl Told<'_> {
+    /// What a rank has told of a node, by its number, at a place, in so many bytes at most.
+    ///
+    /// # Errors
+    /// `Peer` if it is at another step, or speaks of another node; `Format` for what no rank says; those of `read`. All of them name the rank.
+    pub fn of<T>(
+        &self,
+        rank: u64,
+        (place, node): (usize, usize),
+        most: u64,
+        read: impl FnOnce(&[u8]) -> Result<T>,
+    ) -> Result<T> {
+        let most = most.saturating_add(10 * (4 + self.at.numbers.len() as u64));
+        let theirs = said_by(&self.step, &self.parts, (rank, place), most, |bytes| {
+            let (theirs, rest) = head(bytes).ok_or_else(damaged)?;
+            same(&theirs, self.at, node)?;
+            read(rest)
+        });
+        theirs.map_err(|e| of_rank(e, rank))
+    }
+}
+
+fn encoded<T: serde::Serialize + ?Sized>(what: &T) -> Result<Vec<u8>> {
+    postcard::to_stdvec(what)
+        .map_err(|e| Error::internal(format!("cannot tell other ranks of a flow: {e}")))
+}
+
+fn damaged() -> Error {
+    Error::format("what a rank of the flow has said is damaged")
+}
+
+fn of_rank(e: Error, rank: u64) -> Error {
+    e.at_rank(usize::try_from(rank).unwrap_or(usize::MAX))
+}
+
+/// What stands before what a rank says, and what it says.
+pub fn head(bytes: &[u8]) -> Option<(Head, &[u8])> {
+    postcard::take_from_bytes(bytes).ok()
 }
 
 /// How much lies on a rank's node, of its bytes.
@@ -171,17 +223,17 @@ pub fn lengths(bytes: &[u8]) -> Option<Vec<u64>> {
     postcard::from_bytes(bytes).ok()
 }
 
-/// What a rank has said in a step, in so many bytes at most.
+/// What a rank has said at a place, in so many bytes at most.
 fn said_by<T>(
     step: &Step,
-    rank: u64,
+    parts: &[(usize, Bounds)],
+    (rank, place): (u64, usize),
     most: u64,
-    read: impl FnOnce(&[u8]) -> Option<T>,
+    read: impl FnOnce(&[u8]) -> Result<T>,
 ) -> Result<T> {
-    let damaged = || Error::format("what a rank of the flow has said is damaged");
-    let parts = step.parts("states")?;
+    let start = [rank, place as u64, 0];
     let own = |(_, bounds): &&(usize, Bounds)| {
-        (bounds.start(), bounds.count().first()) == (&[rank, 0][..], Some(&1))
+        bounds.start() == start && bounds.count().get(..2) == Some(&[1, 1][..])
     };
     let (_, bounds) = parts.iter().find(own).ok_or_else(damaged)?;
     if bounds.elements() > most {
@@ -189,23 +241,22 @@ fn said_by<T>(
     }
     let array = step.get("states", bounds)?;
     let bytes = usize::try_from(bounds.elements()).ok().and_then(|n| array.bytes().get(..n));
-    bytes.and_then(read).ok_or_else(damaged)
+    read(bytes.ok_or_else(damaged)?)
 }
 
-/// Adds what a rank has said of nodes to what this one has.
-fn together(said: Said, at: (u64, &[u64]), mine: &mut [Share]) -> Result<()> {
-    let (step, numbers, theirs) = said;
-    let same = mine.iter().map(|(node, _)| node).eq(theirs.iter().map(|(node, _)| node));
-    if (step, &numbers[..]) != at || !same {
-        let message = format!("it is at step {step} of the flow, and this rank at step {}", at.0);
-        return Err(Error::new(Kind::Peer, message).with_hint(SAME));
+/// An error if a rank is somewhere else than this one.
+fn same((step, numbers, of): &Head, at: At<'_>, node: usize) -> Result<()> {
+    if (*step, &numbers[..], *of) == (at.step, at.numbers, node) {
+        return Ok(());
     }
-    mine.iter_mut().zip(theirs).try_for_each(|((_, mine), (_, theirs))| mine.merge(theirs))
+    let message = format!("it is at step {step} of the flow, and this rank at step {}", at.step);
+    Err(Error::new(Kind::Peer, message).with_hint(SAME))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::op::Partial;
     use proptest::prelude::*;
 
     proptest! {
@@ -217,20 +268,30 @@ mod tests {
 
     #[test]
     fn who_says_something_else_is_an_error() {
-        let mine =
-            |node, bytes: &[u8]| vec![(node, postcard::from_bytes::<Partial>(bytes).unwrap())];
-        let (wholes, ends) = ([1, 1, 6, 2], [2, 1, 0, 0]);
-        let ask = |said: Said, at: (u64, &[u64])| together(said, at, &mut mine(3, &wholes));
-        assert!(ask((5, vec![9], mine(3, &wholes)), (5, &[9])).is_ok());
-        let said = |step, number, node| (step, vec![number], mine(node, &wholes));
+        let at = At { step: 5, numbers: &[9] };
+        let said = |step: u64, number: u64, node: usize| {
+            let mut bytes = encoded(&(step, [number].as_slice(), node)).unwrap();
+            bytes.extend([7, 8]);
+            let (theirs, rest) = head(&bytes).unwrap();
+            assert_eq!(rest, [7, 8]);
+            same(&theirs, at, 3)
+        };
+        assert!(said(5, 9, 3).is_ok());
         for other in [said(4, 9, 3), said(5, 8, 3), said(5, 9, 2)] {
-            assert_eq!(ask(other, (5, &[9])).unwrap_err().kind(), Kind::Peer);
+            assert_eq!(other.unwrap_err().kind(), Kind::Peer);
         }
-        let e = ask((5, vec![9], mine(3, &ends)), (5, &[9])).unwrap_err();
-        assert_eq!(e.kind(), Kind::Format);
-        let two = [1, 2, 6, 2, 6, 2];
-        assert_eq!(ask((5, vec![9], mine(3, &two)), (5, &[9])).unwrap_err().kind(), Kind::Format);
+    }
+
+    #[test]
+    fn sums_of_other_numbers_are_an_error() {
+        let of = |bytes: &[u8]| Partial::read(bytes).unwrap();
+        let (wholes, ends, two) = ([1, 1, 6, 2], [2, 1, 0, 0], [1, 2, 6, 2, 6, 2]);
+        let ask = |other: &[u8]| of(&wholes).merge(of(other));
+        assert!(ask(&wholes).is_ok());
+        assert_eq!(ask(&ends).unwrap_err().kind(), Kind::Format);
+        assert_eq!(ask(&two).unwrap_err().kind(), Kind::Format);
+        assert!(Partial::read(&[9, 9]).is_err());
         // None is larger than it may be.
-        assert!(mine(0, &wholes)[0].1.most_bytes() > wholes.len() as u64);
+        assert!(of(&wholes).most_bytes() > wholes.len() as u64);
     }
 }

@@ -4,7 +4,9 @@ use crate::check::{Checked, Node, Reading, Writing, check};
 use crate::division::{self, Division, Near};
 use crate::form::Form;
 use crate::graph::{Graph, Operator};
-use crate::op::{self, Function, History, Job, Share, Work};
+use crate::live;
+use crate::meet::{Now, Share, meet};
+use crate::op::{self, Function, History, Job, Work};
 use crate::origin::{Origin, Origins};
 use crate::plan::{self, Active, Plan, is_shared};
 use crate::ranks::{self, Ranks};
@@ -204,6 +206,11 @@ impl Flow {
         Ok(Running { cancel, thread: Some(thread) })
     }
 
+    /// Checks what there is to read already. What a coupling reads from memory lies where that has its streams.
+    fn look_ahead(&self, options: &Options) -> Result<()> {
+        self.checked.ahead(&options.spaces, options.coupling.is_none())
+    }
+
     fn with(
         &self,
         options: &Options,
@@ -211,12 +218,19 @@ impl Flow {
         ranks: &mut Option<Ranks>,
     ) -> Result<Progress> {
         let checked = &*self.checked;
+        // Of several ranks the others are told what is wrong by what all write, and so it is there first.
+        if options.ranks == 1 {
+            self.look_ahead(options)?;
+        }
         for write in &checked.writes {
             let writer = Writer::open(&write.stream, &written(write, options))?;
             outputs.push(Sending { writer, stream: write.stream.clone(), steps: 0, bytes: 0 });
         }
         if is_shared(checked, options.ranks) || is_apart(options) {
             *ranks = Some(Ranks::open(checked, options)?);
+        }
+        if options.ranks > 1 {
+            self.look_ahead(options)?;
         }
         let mut readers = Vec::new();
         for read in &checked.reads {
@@ -410,15 +424,6 @@ struct State<'f> {
     ranks: &'f mut Option<Ranks>,
 }
 
-/// What is known at a step of the flow, where all ranks are.
-struct Now<'n> {
-    step: u64,
-    /// Of each stream that is read.
-    numbers: &'n [u64],
-    plan: &'n Plan,
-    checked: &'n Checked,
-}
-
 fn odd() -> Error {
     Error::internal("a value that a flow does not have")
 }
@@ -445,27 +450,30 @@ impl State<'_> {
                 }
             }
         }
-        let now = Now { step: now, numbers: &numbers, plan, checked };
+        let now = Now { step: now, numbers: &numbers, plan, checked, threads: self.threads };
+        let left = memory.all.saturating_sub(memory.taken);
         // What this rank has of nodes on which all work, until it is needed.
-        let mut shares: Vec<ranks::Share> = Vec::new();
+        let mut shares: Vec<Share> = Vec::new();
         let each = checked.nodes.iter().zip(&mut self.histories).zip(&plan.work);
         let active = here.into_iter().zip(anywhere);
         for (i, (((node, history), work), (here, anywhere))) in each.zip(active).enumerate() {
             self.options.stop.check()?;
-            let made = |(of, _): &ranks::Share| checked.nodes.get(*of).map(|node| node.first);
+            let made = |share: &Share| checked.nodes.get(share.node).map(|node| node.first);
             let waits = || shares.iter().filter_map(made).any(|slot| node.inputs.contains(&slot));
+            let weight: usize = shares.iter().map(Share::weight).sum();
             // All ranks meet at the same places.
-            if anywhere && (shares.len() == ranks::AT_ONCE || waits()) {
-                meet(&now, std::mem::take(&mut shares), &mut values, self.ranks)?;
+            if anywhere && (weight >= ranks::AT_ONCE || waits()) {
+                meet(&now, std::mem::take(&mut shares), &mut values, self.ranks, left)?;
             }
             if !here {
                 continue;
             }
             let inputs = inputs(plan, i, node, &values)?;
             let of = plan::of(node, &plan.forms)?;
-            if let Share::Part(_) = work {
-                let mine = op::partial(&node.op, &of, &inputs, self.threads);
-                shares.push((i, mine.map_err(|e| node.error(e))?));
+            if let op::Share::Part(part) = work {
+                let mine = op::begin(&node.op, &of, part.as_ref(), &inputs, self.threads);
+                let mine = mine.map_err(|e| node.error(e))?;
+                shares.push(Share::new(i, mine, inputs));
             } else {
                 let functions = &self.flow.functions;
                 let rate = checked.slots.get(node.first).map(|slot| slot.rate);
@@ -492,7 +500,7 @@ impl State<'_> {
             }
         }
         if !shares.is_empty() {
-            meet(&now, shares, &mut values, self.ranks)?;
+            meet(&now, shares, &mut values, self.ranks, left)?;
         }
         let origins = self.origins.as_mut().map(|all| all.step(checked, now.step, &numbers));
         let origins = origins.unwrap_or_default();
@@ -530,20 +538,9 @@ impl State<'_> {
             })?;
             let form = Form::of(definition);
             let declared = checked.forms.get(slot).and_then(Option::as_ref);
-            if let Some(declared) = declared.filter(|d| {
-                (d.dtype, &d.shape) != (form.dtype, &form.shape)
-                    || !(d.dims.is_empty() || d.dims == form.dims)
-            }) {
-                return Err(self.in_variable(
-                    *source,
-                    step,
-                    name,
-                    Error::usage(format!(
-                        "it is {}, and the flow says {}",
-                        form.describe(),
-                        declared.describe()
-                    )),
-                ));
+            if let Some(declared) = declared.filter(|said| !live::is_as_said(&form, said)) {
+                let e = live::unlike(&form, declared);
+                return Err(self.in_variable(*source, step, name, e));
             }
             let before = self.plan.as_ref().and_then(|plan| plan.leaves.get(slot));
             is_same = is_same && before == Some(&form);
@@ -584,9 +581,15 @@ impl State<'_> {
         let (rank, ranks) = (self.options.rank, self.options.ranks);
         let division = match self.ranks.as_mut().filter(|_| is_apart(self.options)) {
             Some(others) => {
-                let near = near(&self.flow.checked, leaves, steps)?;
-                let all = others.compare(&division::said(&near, ranks))?;
-                division::division(&near, rank, &all).ok_or_else(ranks::others_run_another)?
+                let checked = &self.flow.checked;
+                let near = near(checked, leaves, steps)?;
+                let wholes = plan::wholes(checked, leaves, ranks)?;
+                let mut mine = division::said(&near, ranks);
+                mine.extend(wholes.iter().map(|(_, boxes)| division::held(&near, boxes)));
+                let all = others.compare(&mine)?;
+                let nodes: Vec<usize> = wholes.into_iter().map(|(node, _)| node).collect();
+                let division = division::division(&near, rank, &all, &nodes);
+                division.ok_or_else(ranks::others_run_another)?
             }
             None => Division::plain(rank, ranks),
         };
@@ -609,18 +612,6 @@ fn near(checked: &Checked, leaves: &[Form], steps: &[Step]) -> Result<Vec<Near>>
     names.zip(leaves).map(one).collect()
 }
 
-impl Now<'_> {
-    /// The forms of what a node makes.
-    fn made(&self, node: &Node) -> Vec<&Form> {
-        self.plan.forms.iter().skip(node.first).take(node.makes).collect()
-    }
-
-    /// Which boxes of that this rank wants.
-    fn wanted(&self, node: &Node) -> Result<&[Option<Bounds>]> {
-        self.plan.wanted.get(node.first..node.first + node.makes).ok_or_else(odd)
-    }
-}
-
 /// What a node works on: boxes of values.
 fn inputs(plan: &Plan, i: usize, node: &Node, values: &[Option<Value>]) -> Result<Vec<Value>> {
     let of = plan::of(node, &plan.forms)?;
@@ -637,32 +628,6 @@ fn inputs(plan: &Plan, i: usize, node: &Node, values: &[Option<Value>]) -> Resul
         });
     }
     Ok(inputs)
-}
-
-/// Tells the other ranks what this one has of some nodes, and makes what is wanted here of what all have.
-fn meet(
-    now: &Now<'_>,
-    mine: Vec<ranks::Share>,
-    values: &mut [Option<Value>],
-    ranks: &mut Option<Ranks>,
-) -> Result<()> {
-    let node = |i: usize| now.checked.nodes.get(i).ok_or_else(odd);
-    let is_wanted = |node: &Node| now.plan.wanted.get(node.first).is_some_and(Option::is_some);
-    let wanted = mine.iter().any(|(i, _)| node(*i).is_ok_and(is_wanted));
-    let ranks = ranks.as_mut().ok_or_else(odd)?;
-    for (i, all) in ranks.meet(now.step, now.numbers, mine, wanted)? {
-        let node = node(i)?;
-        if !is_wanted(node) {
-            continue;
-        }
-        let (of, made) = (plan::of(node, &now.plan.forms)?, now.made(node));
-        let job = Job { of: &of, made: &made, wanted: now.wanted(node)? };
-        let made = op::finish(&node.op, &job, all).map_err(|e| node.error(e))?;
-        for (place, value) in values.iter_mut().skip(node.first).zip(made) {
-            *place = value;
-        }
-    }
-    Ok(())
 }
 
 /// What a flow may have, and has.

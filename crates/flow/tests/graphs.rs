@@ -171,12 +171,28 @@ fn what_is_wrong_is_named_before_anything_runs() {
         (node("a", "op = \"kernel\"\nof = \"sim.T\"\nkernel = \"men:T\""), "no kernel 'men'"),
         (node("a", "op = \"kernel\"\nof = \"sim.T\"\nkernel = \"mean:u\""), "no column 'u'"),
         (
-            node("a", "op = \"kernel\"\nof = \"sim.T\"\nkernel = \"lines\""),
-            "works on text, and arrays of a flow have none",
+            node("a", "op = \"kernel\"\nof = [\"sim.T\", \"sim.u\"]\nkernel = \"lines\""),
+            "kernel 'lines' works on the bytes of one value",
+        ),
+        (
+            node("a", "op = \"kernel\"\nof = \"sim.T\"\nkernel = \"entropy\"\nrows = true"),
+            "kernel 'entropy' works on the bytes of one value",
         ),
         (
             node("a", "op = \"kernel\"\nof = \"sim.T\"\nkernel = \"normalize:T,out=x.npy\""),
-            "writes a file",
+            "what it makes is an array of the flow, and has no 'out'",
+        ),
+        (
+            node("a", "op = \"kernel\"\nof = \"sim.T\"\nkernel = \"normalize:T\"\nshape = [12]"),
+            "what it makes has the shape of its value",
+        ),
+        (
+            node("a", "op = \"kernel\"\nof = [\"sim.T\", \"sim.u\"]\nkernel = \"normalize:*\""),
+            "it works on one value",
+        ),
+        (
+            node("a", "op = \"map\"\nof = \"sim.T\"\nfunction = \"libheat.so:\""),
+            "'libheat.so:' names no function of a file",
         ),
         (
             node("a", "op = \"magnitude\"\nof = [\"mean\", \"last\"]"),
@@ -216,7 +232,7 @@ fn what_is_wrong_is_named_before_anything_runs() {
         ),
         (
             with("[node.k]\nop = \"kernel\"\nof = \"sim.T\"\nkernel = \"grep:x\""),
-            "kernel 'grep' works on text, and arrays of a flow have none",
+            "kernel 'grep' looks for text in records, and arrays of a flow have none",
         ),
         (
             with("[node.k]\nop = \"kernel\"\nof = \"sim.T\"\nkernel = \"mean:T\"\nrows = true"),

@@ -286,3 +286,101 @@ readers = 1
         }
     });
 }
+
+/// Writers of unequal parts: the first one has so many rows, on its node.
+fn simulate_unevenly(coupling: &Arc<Coupling>, first: u64) {
+    let (rank, timeout) = (coupling.rank(), Duration::from_secs(60));
+    let coupling = Some(coupling.clone());
+    let options = Written { rank, writers: 2, timeout, coupling, readers: 1, ..Written::default() };
+    let mut writer = Writer::open("sim", &options).unwrap();
+    let t = writer.define(Definition::new("T", DType::F64, SHAPE)).unwrap();
+    let rows = if rank == 0 { 0..first } else { first..SHAPE[0] };
+    let mine = Bounds::new([rows.start, 0], [rows.end - rows.start, SHAPE[1]]).unwrap();
+    for step in 0..STEPS {
+        let each = rows.clone().flat_map(|y| (0..SHAPE[1]).map(move |x| value(step, y, x)));
+        let bytes: Vec<u8> = each.flat_map(f64::to_ne_bytes).collect();
+        writer.begin().unwrap();
+        writer.put(t, &mine, &bytes).unwrap();
+        writer.end().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+/// Runs a flow with two ranks that makes one number `out.n` of such parts, on the nodes where they are; gives the numbers, and the bytes that
+/// it has had from other nodes.
+fn number_of(text: &str, functions: &Functions, first: u64) -> (Vec<f64>, u64) {
+    let (fetched, had) = (AtomicU64::new(0), std::sync::Mutex::new(Vec::new()));
+    let parts = [("sim", 0), ("sim", 1), ("flow", 0), ("flow", 1), ("view", 1)];
+    couple(&parts, |part, coupling| {
+        let timeout = Duration::from_secs(60);
+        match part {
+            "sim" => simulate_unevenly(&coupling, first),
+            "view" => {
+                let how = Read { timeout, coupling: Some(coupling), ..Read::default() };
+                let mut reader = Reader::open("out", &how).unwrap();
+                while let Some(step) = reader.next_step().unwrap() {
+                    let array = step.get("n", &Bounds::new([], []).unwrap()).unwrap();
+                    let bytes = array.bytes()[..8].try_into().unwrap();
+                    had.lock().unwrap().push(f64::from_ne_bytes(bytes));
+                }
+            }
+            _ => {
+                let (rank, ranks) = (coupling.rank(), coupling.ranks());
+                let coupling = Some(coupling);
+                let how = Options { rank, ranks, timeout, coupling, ..Options::default() };
+                let flow = Flow::new(&Graph::parse(text).unwrap(), functions.clone()).unwrap();
+                fetched.fetch_add(flow.run(&how).unwrap().fetched, Ordering::Relaxed);
+            }
+        }
+    });
+    (had.into_inner().unwrap(), fetched.into_inner())
+}
+
+/// Each of two nodes in turn has most of an array, and each of two ranks in turn would be whose node it is by its number.
+#[test]
+fn what_one_rank_makes_it_makes_where_most_of_it_lies() {
+    let mut functions = Functions::new();
+    functions.insert(
+        "last".into(),
+        Arc::new(|given, _, to| {
+            let bytes = given[0].bytes();
+            to.copy_from_slice(&bytes[bytes.len() - 8..]);
+            Ok(())
+        }),
+    );
+    let map = |name: &str| {
+        format!("[node.{name}]\nop = \"map\"\nof = \"sim.T\"\nfunction = \"last\"\nshape = []\n")
+    };
+    // The node that is written is the first or the second one.
+    for (nodes, of) in [(map("a"), "a"), (map("a") + &map("b"), "b")] {
+        let writes = "[write.out]\nreaders = 1\nvariables = { n = ";
+        let text = format!("[read.sim]\n{nodes}{writes}\"{of}\" }}\n");
+        for first in [SHAPE[0] / 5, SHAPE[0] * 4 / 5] {
+            let (had, fetched) = number_of(&text, &functions, first);
+            let last = |n| value(n, SHAPE[0] - 1, SHAPE[1] - 1);
+            assert_eq!(had, (0..STEPS).map(last).collect::<Vec<_>>());
+            // Only what lies on the other node comes.
+            let fewer = first.min(SHAPE[0] - first);
+            assert_eq!(fetched, STEPS * fewer * SHAPE[1] * 8, "{of}, {first}");
+        }
+    }
+}
+
+#[test]
+fn ranks_look_at_what_lies_on_their_nodes_for_a_kernel_too() {
+    const KERNEL: &str = r#"
+[read.sim]
+[node.n]
+op = "kernel"
+of = "sim.T"
+kernel = "quantile:T,q=1,exact"
+[write.out]
+readers = 1
+variables = { n = "n" }
+"#;
+    let (had, fetched) = number_of(KERNEL, &Functions::new(), SHAPE[0] / 2);
+    let last = |n| value(n, SHAPE[0] - 1, SHAPE[1] - 1);
+    assert_eq!(had, (0..STEPS).map(last).collect::<Vec<_>>());
+    // Whatever the ranks tell each other, nothing of the array moves.
+    assert_eq!(fetched, 0);
+}

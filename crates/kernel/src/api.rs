@@ -56,6 +56,12 @@ pub trait Kernel: Send + Sync + 'static {
         false
     }
 
+    /// True if this pass is the last one, whatever the data are: [`Kernel::finish`] gives no [`Step::Next`] then. Who merges the states of all
+    /// ends it, and need not tell the others how to go on.
+    fn is_last(&self) -> bool {
+        false
+    }
+
     /// True if states of this pass are large and can be cut: ranks then merge a piece each, all at the same time, and one
     /// of them alone puts the pieces together and ends the pass, which must be the last one. [`Kernel::cut`] and
     /// [`Kernel::assemble`] are written then, and [`Kernel::close`] if the answer needs less of pieces than merging them does.
@@ -169,6 +175,9 @@ pub trait AnyKernel: Send + Sync {
     fn more_passes(&self) -> bool {
         false
     }
+    fn is_last(&self) -> bool {
+        false
+    }
     fn cuts(&self) -> bool {
         false
     }
@@ -235,6 +244,10 @@ impl<K: Kernel> AnyKernel for K {
 
     fn more_passes(&self) -> bool {
         Kernel::more_passes(self)
+    }
+
+    fn is_last(&self) -> bool {
+        Kernel::is_last(self)
     }
 
     fn cuts(&self) -> bool {

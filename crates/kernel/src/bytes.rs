@@ -160,6 +160,10 @@ impl Kernel for Lines {
         Ok(())
     }
 
+    fn is_last(&self) -> bool {
+        true
+    }
+
     fn finish(&self, lines: u64) -> Result<Step> {
         Ok(Step::Done(Value::Int(lines)))
     }
@@ -193,6 +197,10 @@ impl Kernel for Rows {
         Ok(())
     }
 
+    fn is_last(&self) -> bool {
+        true
+    }
+
     fn finish(&self, rows: u64) -> Result<Step> {
         Ok(Step::Done(Value::Int(rows)))
     }
@@ -224,6 +232,10 @@ impl Kernel for Digits {
     fn merge(&self, counts: &mut [u64; 10], other: [u64; 10]) -> Result<()> {
         counts.iter_mut().zip(other).for_each(|(a, b)| *a = a.saturating_add(b));
         Ok(())
+    }
+
+    fn is_last(&self) -> bool {
+        true
     }
 
     fn finish(&self, counts: [u64; 10]) -> Result<Step> {
@@ -275,6 +287,10 @@ impl Kernel for ByteHistogram {
 
     fn check(&self, state: &Counts) -> Result<()> {
         if state.counts.len() == 256 { Ok(()) } else { Err(malformed()) }
+    }
+
+    fn is_last(&self) -> bool {
+        true
     }
 
     fn finish(&self, state: Counts) -> Result<Step> {

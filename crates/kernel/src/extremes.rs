@@ -213,6 +213,10 @@ impl Kernel for Extremes {
         Err(Error::format("a state of other columns came from another rank"))
     }
 
+    fn is_last(&self) -> bool {
+        true
+    }
+
     fn finish(&self, state: Vec<Range>) -> Result<Step> {
         self.answer(&state).map(Step::Done)
     }

@@ -239,6 +239,10 @@ impl Kernel for Hist {
         Err(Error::format("a histogram of other bins came from another rank"))
     }
 
+    fn is_last(&self) -> bool {
+        true
+    }
+
     fn finish(&self, mut state: Counts) -> Result<Step> {
         state.bins.resize(self.bins(), 0);
         Ok(Step::Done(Value::map([

@@ -75,7 +75,10 @@ fn run(
         match round(&kernel, parts, way) {
             Step::Done(v) => return (v, None),
             Step::File { bytes, value, .. } => return (value, Some(bytes)),
-            Step::Next(k) => kernel = k,
+            Step::Next(k) => {
+                assert!(!kernel.is_last(), "another pass came after the last one");
+                kernel = k;
+            }
         }
     }
 }

@@ -210,6 +210,10 @@ impl Kernel for Moments {
         Err(Error::format("a state of other columns came from another rank"))
     }
 
+    fn is_last(&self) -> bool {
+        true
+    }
+
     fn finish(&self, state: Vec<Sums>) -> Result<Step> {
         self.answer(&state.into_iter().map(Cell::from).collect::<Vec<_>>()).map(Step::Done)
     }

@@ -423,6 +423,10 @@ impl Kernel for Apply {
         Ok(())
     }
 
+    fn is_last(&self) -> bool {
+        true
+    }
+
     fn finish(&self, rows: u64) -> Result<Step> {
         Ok(Step::Done(Value::map([
             ("out", Value::Text(self.plan.out.to_string_lossy().into_owned())),

@@ -216,6 +216,10 @@ impl Kernel for Sketch {
         self.request.exact
     }
 
+    fn is_last(&self) -> bool {
+        !self.request.exact
+    }
+
     fn finish(&self, state: Buckets) -> Result<Step> {
         let none = |v: Value| {
             Ok(Step::Done(self.request.value(self.request.quantiles.iter().map(|_| v.clone()))))
@@ -323,6 +327,10 @@ impl Kernel for Refine {
             return Ok(());
         }
         Err(Error::format("a state of other quantiles came from another rank"))
+    }
+
+    fn is_last(&self) -> bool {
+        self.left() == 0
     }
 
     fn finish(&self, state: Self::State) -> Result<Step> {

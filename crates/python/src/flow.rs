@@ -13,7 +13,7 @@ use crate::stream::{SIGNALS, failed, signals, spaces, unlocked};
 use pyo3::prelude::*;
 use std::sync::Arc;
 use stead::daemon::StreamNodes;
-use stead::flow::{Flow, Function, Functions, Given, Graph, Options, Wanted, check, draw};
+use stead::flow::{Flow, Function, Functions, Given, Graph, Options, Wanted, check, draw, load};
 use stead::stream::Stop;
 use stead::{Error, Order, Result};
 
@@ -43,11 +43,20 @@ pub fn flow_toml(given: &str) -> PyResult<String> {
     graph(given).and_then(|graph| graph.to_toml()).map_err(raise)
 }
 
-/// What a flow is, as JSON, after it was checked.
+/// What a flow is, as JSON, after it was checked; with dataspaces also with what the streams have now that it reads.
 #[pyfunction]
-pub fn describe_flow(given: &str) -> PyResult<String> {
-    let told = graph(given).and_then(|graph| json(&check(&graph)?.describe()));
-    told.map_err(raise)
+pub fn describe_flow(
+    py: Python<'_>,
+    given: &str,
+    dataspaces: Option<Vec<String>>,
+) -> PyResult<String> {
+    unlocked(py, || {
+        let mut checked = check(&graph(given)?)?;
+        if let Some(dataspaces) = dataspaces {
+            checked = checked.live(&spaces(&dataspaces)?)?;
+        }
+        json(&checked.describe())
+    })
 }
 
 /// A picture of a flow.
@@ -105,6 +114,7 @@ pub fn run_flow(
     py: Python<'_>,
     given: &str,
     functions: Vec<(String, Py<PyAny>)>,
+    folder: Option<std::path::PathBuf>,
     dataspaces: Vec<String>,
     rank: u64,
     ranks: u64,
@@ -118,7 +128,7 @@ pub fn run_flow(
     let coupling = coupling.map(|coupling| coupling.get().open()).transpose()?;
     let timeout = seconds(Some(timeout), "timeout")?.unwrap_or_default();
     let trouble = Trouble::default();
-    let all: Functions = functions
+    let mut all: Functions = functions
         .into_iter()
         .map(|(name, call)| {
             let made = function(&name, call, &trouble);
@@ -127,7 +137,12 @@ pub fn run_flow(
         .collect();
     let token = cancel.get().token();
     let done = unlocked(py, || {
-        let flow = Flow::new(&graph(given)?, all)?;
+        let graph = graph(given)?;
+        // Those of libraries, if they are to be loaded: paths are relative to this folder.
+        if let Some(folder) = folder {
+            load(&graph, &folder, &mut all)?;
+        }
+        let flow = Flow::new(&graph, all)?;
         let usual = Options::default();
         let (memory, own) = (memory.unwrap_or(usual.memory), signals());
         let stop = Stop::when(move || {

@@ -328,10 +328,10 @@ pub mod stream {
 /// ```
 pub mod flow {
     pub use stead_flow::{
-        Checked, Cut, Declared, Description, Dim, Flow, Form, From, Function, Functions, Given,
-        Graph, How, Node, NodeDescription, Of, Operator, Options, Output, Over, Rate,
-        ReadDescription, Reading, Report, Running, Sent, Slice, Slot, Slow, Source, Wanted,
-        WriteDescription, Writing, check, draw,
+        CArray, CFunction, Checked, Cut, Declared, Description, Dim, Flow, Form, From, Function,
+        Functions, Given, Graph, How, Node, NodeDescription, Of, Operator, Options, Output, Over,
+        Rate, ReadDescription, Reading, Report, Running, Sent, Slice, Slot, Slow, Source, Wanted,
+        WriteDescription, Writing, check, draw, load, of_c,
     };
 }
 

@@ -6,11 +6,13 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
   stead flow check small.toml
+  stead flow check small.toml --live
   stead flow show small.toml
   stead flow show small.toml -o small.svg
   stead flow run small.toml
   stead flow run small.toml --steps 100 --format json
   for r in 0 1 2 3; do stead flow run small.toml --rank $r --ranks 4 & done; wait
+  stead flow run warmer.toml --load
   mpirun --host node1,node2 stead flow run small.toml
 A flow reads streams, works on their variables, and writes streams. Its file is TOML:
   [read.sim]
@@ -36,6 +38,9 @@ pub enum FlowVerb {
     Check {
         /// Its file
         file: PathBuf,
+        /// Look at the streams that it reads, too, which are there now or were recorded: their variables are to be what the flow needs
+        #[arg(long)]
+        live: bool,
         /// How to print what it is
         #[arg(long, value_enum, default_value_t)]
         format: Described,
@@ -69,6 +74,9 @@ pub struct FlowRunArgs {
     /// Run alone though a launcher (mpirun, srun) has started several ranks
     #[arg(long)]
     pub alone: bool,
+    /// Load functions from the libraries that the file names (function = "lib.so:name"). Their code is run: for flows that you trust
+    #[arg(long)]
+    pub load: bool,
     /// Stop after so many steps
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,

@@ -63,6 +63,10 @@ pub fn check(
     if function.is_empty() {
         return Err(Error::usage("the function has no name"));
     }
+    if function.starts_with(':') || function.ends_with(':') {
+        return Err(Error::usage(format!("'{function}' names no function of a file"))
+            .with_hint("write FILE:NAME, such as \"libheat.so:warmer\""));
+    }
     if elementwise && shape.is_some() {
         return Err(Error::usage("what works element by element has the shape of its values")
             .with_hint("take 'shape' or 'elementwise' away"));
@@ -130,9 +134,72 @@ pub fn map(
     Value::own(made.dtype, bounds, Arc::new(bytes))
 }
 
+/// Where a function is that a graph names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Home<'f> {
+    /// The program that runs the flow gives it.
+    Program,
+    /// A library of this path has it under this name.
+    Library(&'f str, &'f str),
+    /// A file or a module of Python has it.
+    Python,
+}
+
+/// Where a function is, by its name in a graph.
+pub fn home(function: &str) -> Home<'_> {
+    let Some((path, name)) = function.rsplit_once(':') else { return Home::Program };
+    let file = path.rsplit('/').next().unwrap_or(path);
+    // Also with a version behind it.
+    if file.ends_with(".so") || file.contains(".so.") || file.ends_with(".dylib") {
+        return Home::Library(path, name);
+    }
+    Home::Python
+}
+
 /// That a program has not given a function.
 pub fn unknown(function: &str) -> Error {
-    Error::new(Kind::Usage, format!("the program gives no function '{function}'")).with_hint(
-        "flows with functions are run by programs that have them: in Python stead.flow(FILE, functions={...}).run()",
-    )
+    let (message, hint) = match home(function) {
+        Home::Program => (
+            format!("the program gives no function '{function}'"),
+            "flows with functions are run by programs that have them: in Python stead.flow(FILE, functions={...}).run()",
+        ),
+        Home::Library(..) => (
+            format!("function '{function}' is in a library, which was not loaded"),
+            "if you trust it: stead flow run --load FILE, in Python stead.flow(FILE, load=True), in C stead_flow_load",
+        ),
+        Home::Python => (
+            format!("function '{function}' is one of Python, and was not loaded"),
+            "run the flow from Python: stead.flow(FILE, load=True).run()",
+        ),
+    };
+    Error::new(Kind::Usage, message).with_hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_where_functions_are() {
+        for function in ["twice", "of.mine"] {
+            assert_eq!(home(function), Home::Program, "{function}");
+        }
+        for (function, path, name) in [
+            ("libheat.so:warmer", "libheat.so", "warmer"),
+            ("../lib/libheat.so.2:warmer", "../lib/libheat.so.2", "warmer"),
+            ("a:b/heat.so:warmer", "a:b/heat.so", "warmer"),
+            ("libheat.dylib:warmer", "libheat.dylib", "warmer"),
+        ] {
+            assert_eq!(home(function), Home::Library(path, name), "{function}");
+        }
+        for function in ["heat.py:warmer", "package.heat:warmer", "some.so.d/heat.py:warmer"] {
+            assert_eq!(home(function), Home::Python, "{function}");
+        }
+        for (function, hint) in
+            [("twice", "functions="), ("heat.so:f", "--load"), ("heat.py:f", "from Python")]
+        {
+            let e = unknown(function);
+            assert!(e.message().contains(function) && e.hint().is_some_and(|h| h.contains(hint)));
+        }
+    }
 }

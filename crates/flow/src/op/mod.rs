@@ -4,6 +4,8 @@ mod element;
 mod join;
 mod kernel;
 mod map;
+mod normal;
+mod passes;
 mod picture;
 mod reduce;
 mod sample;
@@ -16,12 +18,20 @@ use crate::form::Form;
 use crate::graph::{Operator, Over};
 use crate::run::Functions;
 use crate::value::Value;
+use passes::Asked;
 use stead_core::{Bounds, Error, Result};
+use stead_kernel::AnyState;
 
-pub use map::{Function, Given, Wanted, unknown};
+pub use map::{Function, Given, Home, Wanted, home, unknown};
+pub use passes::{Ended, Passes};
 pub use reduce::Partial;
 pub use sample::drawn_bytes;
 pub use window::History;
+
+/// Elements of an array of which ranks work on a part each: fewer are worked on before anybody else is told of it.
+const SHARED: u64 = 1 << 16;
+/// Bytes of the state of a kernel that a rank tells the others, at most.
+pub const MOST_STATE: u64 = 256 << 20;
 
 /// What an operator works with beside its inputs.
 pub struct Work<'w> {
@@ -74,21 +84,50 @@ pub fn along(op: &Operator, of: &[&Form], made: &Form, along: usize) -> Option<u
 /// `Usage` for inputs that it cannot work on.
 pub fn share(
     op: &Operator,
-    of: &[&Form],
+    inputs: &[&Form],
     along: Option<usize>,
     division: &Division,
 ) -> Result<Share> {
-    match (op, of.first()) {
+    match (op, inputs.first()) {
         (Operator::Reduce { over, .. }, Some(of)) => {
             reduce::share(of, over.as_deref(), along, division)
         }
+        (Operator::Kernel { .. }, _) => match Asked::by(op) {
+            Some(asked) => passes::share(&asked, inputs, along, division),
+            None => Ok(Share::Own),
+        },
         _ => Ok(Share::Own),
     }
 }
 
+/// True of what ranks may do together: of few numbers that come of a large array each finds its part.
+pub fn may_be_shared(op: &Operator) -> bool {
+    matches!(op, Operator::Reduce { .. } | Operator::Kernel { .. })
+}
+
 /// True of what makes all of what comes out, or nothing.
 pub fn is_whole(op: &Operator) -> bool {
-    matches!(op, Operator::Map { elementwise: false, .. } | Operator::Kernel { .. })
+    match op {
+        Operator::Map { elementwise, .. } => !elementwise,
+        Operator::Kernel { kernel, .. } => !normal::is_one(kernel),
+        _ => false,
+    }
+}
+
+/// Which box of each input this rank needs of what all work on together, if it works on this box and wants that one of what comes out.
+///
+/// # Errors
+/// `Internal` for boxes that are none.
+pub fn reach(
+    op: &Operator,
+    of: &[&Form],
+    part: Option<&Bounds>,
+    wanted: Option<&Bounds>,
+) -> Result<Vec<Option<Bounds>>> {
+    match Asked::by(op) {
+        Some(asked) => passes::reach(&asked, of, part, wanted),
+        None => Ok(vec![part.cloned(); of.len()]),
+    }
 }
 
 /// Bytes that an operator has before it beside its values, at most.
@@ -106,30 +145,83 @@ pub fn shared_bytes(made: &Form) -> u64 {
     reduce::states_bytes(made)
 }
 
-/// What this rank has of an operator that is shared.
+/// What a rank has of an operator that is shared.
+pub enum Mine {
+    /// Sums of a reduction.
+    Sums(Partial),
+    /// A kernel, and its state after a pass.
+    State(Box<Passes>, AnyState),
+}
+
+/// What this rank has of an operator that is shared, of which it works on this box.
 ///
 /// # Errors
-/// `Internal` for an operator that is not.
-pub fn partial(op: &Operator, of: &[&Form], inputs: &[Value], threads: usize) -> Result<Partial> {
+/// Those of kernels; `Internal` for an operator that is not shared.
+pub fn begin(
+    op: &Operator,
+    of: &[&Form],
+    part: Option<&Bounds>,
+    inputs: &[Value],
+    threads: usize,
+) -> Result<Mine> {
     match (op, of.first(), inputs.first()) {
         (Operator::Reduce { how, over, .. }, Some(of), Some(value)) => {
-            reduce::partial(of, value, *how, over.as_deref(), threads)
+            reduce::partial(of, value, *how, over.as_deref(), threads).map(Mine::Sums)
         }
-        _ => Err(Error::internal("an operator that nobody shares")),
+        _ => {
+            let asked = Asked::by(op).ok_or_else(nobody_shares)?;
+            let passes = Passes::new(&asked, of)?;
+            let state = pass(&passes, part, inputs, threads)?;
+            Ok(Mine::State(Box::new(passes), state))
+        }
     }
 }
 
-/// What comes out of what all ranks have.
+fn nobody_shares() -> Error {
+    Error::internal("an operator that nobody shares")
+}
+
+/// A pass of a kernel over the box that this rank works on, if it works on one.
+///
+/// # Errors
+/// Those of the kernel.
+pub fn pass(
+    passes: &Passes,
+    part: Option<&Bounds>,
+    inputs: &[Value],
+    threads: usize,
+) -> Result<AnyState> {
+    match part {
+        Some(part) => passes.pass(part, inputs, threads),
+        None => Ok(passes.kernel().init()),
+    }
+}
+
+/// What is wanted of what a kernel of all ranks has come to.
 ///
 /// # Errors
 /// As [`compute`].
-pub fn finish(op: &Operator, job: &Job<'_>, all: Partial) -> Result<Vec<Option<Value>>> {
-    let odd = || Error::internal("an operator that nobody shares");
-    let Operator::Reduce { how, over, .. } = op else { return Err(odd()) };
-    let (of, made) = job.of.first().zip(job.made.first()).ok_or_else(odd)?;
-    let wanted = job.wanted.first().and_then(Option::as_ref).ok_or_else(odd)?;
-    let value = reduce::finish(of, all, *how, over.as_deref(), made, wanted)?;
-    Ok(vec![Some(value)])
+pub fn made(
+    op: &Operator,
+    job: &Job<'_>,
+    passes: &Passes,
+    ended: Ended,
+    inputs: &[Value],
+    threads: usize,
+) -> Result<Value> {
+    let asked = Asked::by(op).ok_or_else(nobody_shares)?;
+    passes.made(&asked, job, ended, inputs, threads)
+}
+
+/// What is wanted of what all ranks have added up.
+///
+/// # Errors
+/// As [`compute`].
+pub fn finish(op: &Operator, job: &Job<'_>, all: Partial) -> Result<Value> {
+    let Operator::Reduce { how, over, .. } = op else { return Err(nobody_shares()) };
+    let (of, made) = job.of.first().zip(job.made.first()).ok_or_else(nobody_shares)?;
+    let wanted = job.wanted.first().and_then(Option::as_ref).ok_or_else(nobody_shares)?;
+    reduce::finish(of, all, *how, over.as_deref(), made, wanted)
 }
 
 /// Checks what is said of an operator.
@@ -156,13 +248,7 @@ pub fn check(op: &Operator) -> Result<()> {
         Operator::Map { of, function, shape, dims, elementwise, .. } => {
             map::check(of.list(), function, shape.as_deref(), dims.as_deref(), *elementwise)
         }
-        Operator::Kernel { of, kernel, member, shape, rows } if picture::is_one(kernel) => {
-            let said = (member.as_deref(), shape.as_deref(), *rows);
-            picture::check(of.list(), kernel, said)
-        }
-        Operator::Kernel { of, kernel, shape, rows, .. } => {
-            kernel::check(of.list(), kernel, shape.as_deref(), *rows)
-        }
+        Operator::Kernel { .. } => Asked::by(op).map_or(Ok(()), |asked| kernel::check(&asked)),
     }
 }
 
@@ -207,11 +293,9 @@ pub fn forms(op: &Operator, of: &[&Form]) -> Result<Vec<Form>> {
         Operator::Map { dtype, shape, dims, elementwise, .. } => {
             vec![map::form(of, *dtype, shape.as_deref(), dims.as_deref(), *elementwise)?]
         }
-        Operator::Kernel { kernel, .. } if picture::is_one(kernel) => {
-            vec![picture::form(first()?, kernel)?]
-        }
-        Operator::Kernel { of: names, kernel, shape, rows, .. } => {
-            vec![kernel::form(of, names.list(), kernel, shape.as_deref(), *rows)?]
+        Operator::Kernel { .. } => {
+            let asked = Asked::by(op).ok_or_else(nobody_shares)?;
+            vec![kernel::form(of, &asked)?]
         }
     };
     forms.iter().try_for_each(|form| form.whole().map(drop))?;
@@ -306,14 +390,8 @@ pub fn compute(
             let bounds = if *elementwise { wanted()?.clone() } else { made.whole()? };
             map::map(job, inputs, function, made, bounds, work)?.within(wanted()?)
         }
-        Operator::Kernel { kernel, .. } if picture::is_one(kernel) => {
-            let (form, value) = first()?;
-            picture::draw(form, value, kernel, made()?, threads)?.within(wanted()?)
-        }
-        Operator::Kernel { of, kernel, member, rows, .. } => {
-            let schema = kernel::schema(job.of, of.list(), *rows)?;
-            let answer = kernel::run(&schema, inputs, kernel, member.as_deref(), made()?)?;
-            answer.within(wanted()?)
+        Operator::Kernel { .. } => {
+            passes::alone(&Asked::by(op).ok_or_else(odd)?, job, inputs, threads)?
         }
     };
     Ok(vec![Some(one)])

@@ -3,7 +3,7 @@
 //! Where few numbers come out of many, each rank adds up a part of the array, and what it has then, [`Partial`], is not rounded yet: merged in
 //! any order it is what one rank alone would have.
 
-use super::Share;
+use super::{SHARED, Share};
 use crate::division::Division;
 use crate::element::{Element, is_float, with_type};
 use crate::form::Form;
@@ -17,8 +17,6 @@ use stead_kernel::moments::{Cell, Order, Sums};
 
 /// Elements of one number that are added up as a slice, and not one by one.
 const LONG: usize = 64;
-/// Elements of an array of which ranks add up a part each: fewer are added up before anybody else is told of it.
-const SHARED: u64 = 1 << 16;
 /// Numbers that come out then, at most.
 const MOST_SHARED: u64 = 256;
 /// Numbers that one thread makes at a time: their states, most often of 40 to 300 bytes, have no more than 32 MiB.
@@ -255,6 +253,24 @@ enum States {
 }
 
 impl Partial {
+    /// What a rank has told of, which may be anything.
+    ///
+    /// # Errors
+    /// `Format` for what no rank tells.
+    pub fn read(bytes: &[u8]) -> Result<Partial> {
+        postcard::from_bytes(bytes)
+            .map_err(|_| Error::format("what a rank of the flow has said is damaged"))
+    }
+
+    /// As it is told.
+    ///
+    /// # Errors
+    /// `Internal` if it cannot be.
+    pub fn told(&self) -> Result<Vec<u8>> {
+        postcard::to_stdvec(self)
+            .map_err(|e| Error::internal(format!("cannot tell other ranks of a flow: {e}")))
+    }
+
     /// Adds what another rank has.
     ///
     /// # Errors

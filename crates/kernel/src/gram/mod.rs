@@ -257,6 +257,10 @@ impl Kernel for Gram {
         Err(Error::format("a matrix of other columns came from another rank"))
     }
 
+    fn is_last(&self) -> bool {
+        true
+    }
+
     fn finish(&self, mut state: Products) -> Result<Step> {
         state.sums.resize_with(self.pairs(), ExactSum::new);
         let n = self.columns.ids.len();

@@ -169,6 +169,10 @@ impl Kernel for Grep {
         Err(Error::format("lines from another rank are too many or out of order"))
     }
 
+    fn is_last(&self) -> bool {
+        true
+    }
+
     fn finish(&self, state: Found) -> Result<Step> {
         let count = Value::Int(state.count);
         if self.keep.is_none() {

@@ -194,6 +194,10 @@ impl Kernel for Lloyd {
         Err(Error::format("a state from another rank has another number of clusters"))
     }
 
+    fn is_last(&self) -> bool {
+        matches!(self.goal, Goal::Measure { .. })
+    }
+
     fn finish(&self, tally: Tally) -> Result<Step> {
         if let Goal::Measure { converged } = self.goal {
             return Ok(Step::Done(self.answer(&tally, converged)));

@@ -82,6 +82,10 @@ impl Kernel for ByRows {
         Err(Error::format("a state of other columns came from another rank"))
     }
 
+    fn is_last(&self) -> bool {
+        true
+    }
+
     fn finish(&self, state: Vec<Sums>) -> Result<Step> {
         let part = |columns: &Chosen| {
             let of = |id| self.ids.binary_search(id).ok().and_then(|i| state.get(i));

@@ -422,6 +422,10 @@ impl Kernel for Draw {
         }
     }
 
+    fn is_last(&self) -> bool {
+        true
+    }
+
     fn cuts(&self) -> bool {
         true
     }

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import importlib
+import importlib.util
 import json
 import os
+import sys
 import threading
 import time
 
@@ -191,7 +194,7 @@ class FlowArray:
             >>> sim["T"].map(np.fft.rfft2, dtype="f8", shape=(64, 33))
 
         Args:
-            function: Called at each step by the thread that runs the flow. In TOML it is a name.
+            function: Called at each step by the thread that runs the flow. In TOML it is a name, or says where it is: `load` of `flow`.
             others: Arrays that it is given after this one.
             dtype: The type of what it gives; that of this array, if it is not said.
             shape: The shape of what it gives; that of this array, if it is not said.
@@ -206,7 +209,8 @@ class FlowArray:
     def kernel(
         self, kernel: str, *others: FlowArray, member: str | None = None, shape: Sequence[int] | None = None, rows: bool = False
     ) -> FlowArray:
-        """The answer of a kernel of `stead run` over the elements; of `render` the pixels of a picture, `[height, width, 3]` bytes.
+        """The answer of a kernel of `stead run` over the elements; of `render` the pixels of a picture, `[height, width, 3]` bytes; of `normalize` an
+        array of the shape of this one.
 
             >>> sim["T"].kernel("quantile:T,q=0.9")
 
@@ -327,10 +331,12 @@ def _end() -> None:
 class Flow:
     """A graph of operators between streams, as `stead.flow` gives it."""
 
-    __slots__ = ("_functions", "_graph", "_nodes", "_reads", "_writes")
+    __slots__ = ("_folder", "_functions", "_graph", "_nodes", "_reads", "_writes")
 
-    def __init__(self, graph: dict[str, Any], functions: Mapping[str, Function]) -> None:
+    def __init__(self, graph: dict[str, Any], functions: Mapping[str, Function], folder: str | None = None) -> None:
         self._graph, self._functions = graph, dict(functions)
+        # That to which paths of libraries are relative, if these are to be loaded.
+        self._folder = folder
         self._nodes: list[Made] = []
         self._reads: list[Made] = []
         self._writes: dict[str, tuple[dict[str, FlowArray], dict[str, Any]]] = {}
@@ -482,13 +488,22 @@ class Flow:
         """The flow as TOML, which `stead flow` and `stead.flow` read. Functions are names there."""
         return _stead.flow_toml(self._json())
 
-    def check(self) -> dict[str, Any]:
+    def check(self, *, live: bool = False, dataspaces: _stage.Spaces = None) -> dict[str, Any]:
         """Checks all that can be known before anything runs, and tells what the flow is: `reads`, `nodes` in their order, `writes`.
 
+            >>> flow.check(live=True)["nodes"][0]["makes"]
+            ['f64 [32] (x)']
+
+        Args:
+            live: Look at the streams that it reads, too, which are there now on this node or were recorded: their variables are to be what the flow
+                needs. `run` does so by itself where a stream is there.
+            dataspaces: As for `writer`.
+
         Raises:
-            UsageError: It makes no sense: the message names the node, and says why.
+            UsageError: It makes no sense: the message names the node, or the stream and the variable, and says why.
+            NotFoundError: With `live`, a stream is not there, has no step yet, or not the variable.
         """
-        told: dict[str, Any] = json.loads(_stead.describe_flow(self._json()))
+        told: dict[str, Any] = json.loads(_stead.describe_flow(self._json(), _stage.given(dataspaces) if live else None))
         return told
 
     def show(self, file: str | os.PathLike[str] | None = None) -> FlowPicture:
@@ -562,7 +577,8 @@ class Flow:
         functions = [(name, wrapped(name, function)) for name, function in self._functions.items()]
         given, coupled = _stage.given(dataspaces), coupling(comm, dataspaces)
         token = _stead.Cancel() if cancel is None else cancel
-        report = _stead.run_flow(self._json(), functions, given, rank, ranks, threads, size(memory), steps, timeout, coupled, token)
+        folder = self._folder
+        report = _stead.run_flow(self._json(), functions, folder, given, rank, ranks, threads, size(memory), steps, timeout, coupled, token)
         told: dict[str, Any] = json.loads(report)
         return told
 
@@ -598,7 +614,45 @@ def wrapped(name: str, function: Function) -> Callable[[Any, str, list[int]], An
     return call
 
 
-def flow(file: str | os.PathLike[str] | None = None, *, name: str | None = None, functions: Mapping[str, Function] | None = None) -> Flow:
+def in_library(path: str) -> bool:
+    """Whether a path is that of a library, as the flows of all languages have it."""
+    file = path.rpartition("/")[2]
+    return file.endswith((".so", ".dylib")) or ".so." in file
+
+
+def loaded(function: str, folder: str, modules: dict[str, Any]) -> Any:
+    """The function of Python that `file.py:name` or `module:name` names. Each file is run once for a flow."""
+    where, _, name = function.rpartition(":")
+    if where not in modules:
+        modules[where] = of_file(os.path.abspath(os.path.join(folder, where))) if where.endswith(".py") else importlib.import_module(where)
+    found: Any = modules[where]
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise make("not found", f"'{where}' has no function '{name}'")
+    return found
+
+
+def of_file(path: str) -> Any:
+    """A file of Python as a module."""
+    # Two files may be called alike.
+    name = f"stead_flow_{abs(hash(path)):x}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not os.path.isfile(path):
+        raise make("not found", f"there is no file '{path}' of Python, of which the flow has a function", path=path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def flow(
+    file: str | os.PathLike[str] | None = None,
+    *,
+    name: str | None = None,
+    functions: Mapping[str, Function] | None = None,
+    load: bool = False,
+) -> Flow:
     """A flow: operators between streams, run where the arrays are. Nothing runs until it is told to.
 
         >>> flow = stead.flow()
@@ -610,19 +664,33 @@ def flow(file: str | os.PathLike[str] | None = None, *, name: str | None = None,
         file: TOML of a flow: the path of a file, or, with more than one line, the text.
         name: The name of the flow: of the group by which it reads; that of the file, or `flow`.
         functions: Functions by the names that the file has for them.
+        load: Functions that the file names in files (`"file.py:name"`) and modules (`"module:name"`) of Python and in libraries of C
+            (`"lib.so:name"`) are loaded, but for those that are given. Paths are relative to the folder of the file, or of text to the current
+            one. Their code is run: for flows that are trusted.
 
     Raises:
         UsageError: The file is no flow; the message has the line.
-        NotFoundError: There is no such file.
+        NotFoundError: There is no such file, or not the function.
+        ImportError: There is no such module.
     """
+    folder = ""
     if file is None:
         graph: dict[str, Any] = {"name": "flow"}
     elif isinstance(file, str) and "\n" in file:
         graph = json.loads(_stead.parse_flow(file))
     else:
         graph = json.loads(_stead.load_flow(os.fspath(file)))
+        folder = os.path.dirname(os.fspath(file))
     for key in ("read", "node", "write"):
         graph.setdefault(key, {})
     if name is not None:
         graph["name"] = name
-    return Flow(graph, functions or {})
+    given = dict(functions or {})
+    if not load:
+        return Flow(graph, given)
+    named = {node["function"] for node in graph["node"].values() if node["op"] == "map"}
+    modules: dict[str, Any] = {}
+    for function in sorted(named - set(given)):
+        if ":" in function and not in_library(function.rpartition(":")[0]):
+            given[function] = loaded(function, folder, modules)
+    return Flow(graph, given, os.path.abspath(folder))
