@@ -572,7 +572,8 @@ def test_a_sync_leaves_the_rights_of_somebody_elses_files():
         (source / "f").chmod(0o600)
         for path in (source, source / "f", target):
             os.chown(path, user, user)
-        env = os.environ | {"STEAD_STATE": str(target / "state")}
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("STEAD_", "XDG_"))}
+        env |= {"HOME": at, "STEAD_SOCKET": "none", "STEAD_STATE": str(target / "state")}
         words = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", os.path.abspath(STEAD), "stage", "--sync", source, target]
         done = subprocess.run([*map(str, words), "--format", "json"], env=env, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from jobs import HASTY, LIMIT, launch, run
+from support import in_all
 from test_lab import tell
 from test_mpi import LAB, lab, over  # noqa: F401
 from test_mpi4py import env  # noqa: F401
@@ -226,7 +227,7 @@ def worked(pid: int) -> float:
     return sum(map(int, words[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.parametrize("place, host", [("push", 2), ("pull", 2), ("split", 2), ("vector", 2), ("push", 1), ("pull", 3)])
+@pytest.mark.parametrize("place, host", [("push", 2), ("pull", 3), *(pytest.param(*more, marks=in_all) for more in (("pull", 2), ("split", 2), ("vector", 2), ("push", 1)))])
 def test_a_rank_that_is_killed_is_named(lab, tmp_path, place, host):  # noqa: F811
     """The second host has the data, the others ask."""
     path = tmp_path / "zeros.bin"

@@ -474,7 +474,7 @@ fn each<T: Send, R>(
         let _over = Over(&ending);
         for _ in 0..count.min(AT_ONCE) {
             let thread = std::thread::Builder::new().name("stead-looks".to_owned());
-            let begun = thread.spawn_scoped(scope, &work);
+            let begun = thread.spawn_scoped(scope, work);
             begun.map_err(|e| Error::io("start a thread for", "streams of other nodes", e))?;
         }
         let mine = meanwhile();
