@@ -5,7 +5,7 @@ use crate::form::Form;
 use crate::op;
 use stead_core::layout::Spaces;
 use stead_core::{Error, Kind, Result};
-use stead_stream::{Definition, Description, Progress, Start, describe};
+use stead_stream::{Definition, Description, Progress, Start, Survey};
 
 /// Variables of a stream that messages name.
 const NAMED: usize = 12;
@@ -42,13 +42,19 @@ impl Seen {
     }
 }
 
+/// What this node tells of a stream.
+fn describe(stream: &str, spaces: &Spaces) -> Result<Description> {
+    let here = Survey { spaces: spaces.clone(), ..Survey::default() };
+    here.describe(stream).map(|told| told.first)
+}
+
 impl Checked {
     /// The same with what the streams that it reads have now: all types and shapes are known, and fit what the graph says. Streams are those of
     /// this node, or recorded; of each the last complete step counts.
     ///
     /// # Errors
     /// `NotFound` if a stream is not there, has no step yet, or not the variable; `Usage` for variables that are not what the flow says, and
-    /// those that a node cannot work on. The message names the stream and the variable. Those of [`describe`].
+    /// those that a node cannot work on. The message names the stream and the variable. Those of [`Survey::describe`].
     pub fn live(&self, spaces: &Spaces) -> Result<Checked> {
         let mut told = Vec::with_capacity(self.reads.len());
         for read in &self.reads {

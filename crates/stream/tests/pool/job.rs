@@ -18,7 +18,7 @@ fn job(dir: &Path, nodes: &[&str], part: &str, work: impl Fn(&str, Arc<Coupling>
             let (work, spaces) = (&work, spaces(dir, node));
             scope.spawn(move || {
                 let fabric: Arc<dyn Fabric> = Arc::new(fabric);
-                work(node, Coupling::new(fabric, part, &spaces).unwrap());
+                work(node, Coupling::new(fabric, part, &spaces, LONG).unwrap());
             });
         }
     });

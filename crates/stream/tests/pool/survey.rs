@@ -122,7 +122,7 @@ fn explained(boxes: &[Bounds]) -> (Explanation, Explanation) {
             let readers = boxes.len() as u64;
             scope.spawn(move || {
                 let fabric: Arc<dyn Fabric> = Arc::new(fabric);
-                let coupling = Coupling::new(fabric, "simulation", &spaces).unwrap();
+                let coupling = Coupling::new(fabric, "simulation", &spaces, LONG).unwrap();
                 let (rank, writers) = (coupling.rank(), coupling.ranks());
                 let coupling = Some(coupling);
                 let usual = written(&spaces);
