@@ -58,11 +58,6 @@ impl Division {
         found.map_or(node as u64 % self.ranks.max(1), |(_, rank)| *rank)
     }
 
-    /// Which stretch is this rank's.
-    pub fn seat(&self) -> u64 {
-        self.seat
-    }
-
     /// The part of a length that is this rank's.
     pub fn stretch(&self, length: u64) -> Range<u64> {
         stretch(length, self.seat, self.ranks)
@@ -326,7 +321,7 @@ mod tests {
     fn what_is_one_ranks_as_a_whole_is_whose_node_has_most_of_it() {
         let arrays = near(&[4, 9], &[([0, 0], [3, 9])]);
         let box_of = |y| (0, Bounds::new([y, 0], [2, 9]).unwrap());
-        assert_eq!(held(&[arrays.clone()], &[box_of(0)]), 18 * 8);
+        assert_eq!(held(std::slice::from_ref(&arrays), &[box_of(0)]), 18 * 8);
         assert_eq!(held(&[arrays], &[box_of(2), box_of(2)]), 2 * 9 * 8);
         // Of an array that has nothing to divide each says only that.
         let none = [Near { shape: vec![1], size: 8, parts: Vec::new() }];
@@ -334,7 +329,7 @@ mod tests {
         let one = division(&none, 1, &said, &[3, 4, 6]).unwrap();
         assert_eq!([3, 4, 6].map(|node| one.owner(node)), [2, 1, 0]);
         // Others go by their numbers.
-        assert_eq!((one.owner(7), one.rank(), one.seat()), (1, 1, 1));
+        assert_eq!((one.owner(7), one.rank(), one.seat), (1, 1, 1));
         assert_eq!(Division::plain(0, 3).owner(5), 2);
         assert_eq!(division(&none, 1, &said, &[3, 4]), None);
     }
