@@ -111,7 +111,7 @@ step "python package" scripts/python.sh dev
 aside "faults" timeout "$([ "$level" = all ] && echo 5400 || echo 1800)" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist worksteal tests/faults
 step "mpi, build" scripts/mpi.sh
 # Ranks wait for each other and for deadlines most of the time. Files of tests share labs, so each is of one worker.
-step "mpi" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/mpi
+step "mpi" "$PYTHON" -m pytest -q -rsfE --numprocesses 3 --dist loadfile tests/mpi
 step "python" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/python
 gather "faults"
 step "documents" "$PYTHON" -m pytest -q -rsfE tests/docs
@@ -122,8 +122,10 @@ step "reading, small" "$PYTHON" bench/reading.py "$STEAD" "$BUILD/bench" "$BUILD
   --scale 0.001 --runs 1 --tasks 2,300,5000 --check
 step "staging, small" "$PYTHON" bench/staging.py "$STEAD" "$BUILD/bench" "$BUILD/bench" --scale 0.002 --runs 1 --check
 step "streams, small" "$PYTHON" bench/streams.py "$STEAD" "$BUILD/bench" "$BUILD/bench" --scale 0.01 --runs 1 --check
+sections=()
+[ "$level" = all ] || sections=(--only wire,asks,vector,nine)
 step "near the data, small" "$PYTHON" bench/active.py "$BUILD/mpi/openmpi/stead" "$BUILD/bench" "$BUILD/bench" \
-  --bench "$TARGET/debug/stead-bench" --scale 0.0001 --runs 1 --check
+  --bench "$TARGET/debug/stead-bench" --scale 0.0001 --runs 1 --check "${sections[@]}"
 if [ "$level" = all ]; then
   step "first use" "$PYTHON" tests/docs/first_use.py "$BUILD/first"
   # The unit tests above took every sort of vectors that this machine has; whole runs take the best one.

@@ -162,7 +162,6 @@ pub fn run_flow(
             stop,
             coupling,
             nodes,
-            ..usual
         };
         // What fails is kept apart: an exception of a function goes before it.
         Ok(flow.run(&options).and_then(|report| json(&report)))
