@@ -4153,7 +4153,8 @@ bool stead_stream_subscription_is_over(const struct stead_stream_subscription *s
  *
  * Errors: STEAD_USAGE for what is no subscription.
  */
-stead_status stead_stream_subscription_join(struct stead_stream_subscription *subscription, struct stead_error **error);
+stead_status stead_stream_subscription_join(struct stead_stream_subscription *subscription,
+                                            struct stead_error **error);
 
 /**
  * Ends a subscription: the function is not called again, and a call that is under way is waited for, unless it is that which calls this.
@@ -4189,7 +4190,8 @@ stead_status stead_flow_function(struct stead_flow *flow,
  *
  * Errors: STEAD_NOT_FOUND if a library or a function in it is not there; STEAD_USAGE if it cannot be loaded.
  */
-stead_status stead_flow_load(struct stead_flow *flow, struct stead_error **error);
+stead_status stead_flow_load(struct stead_flow *flow,
+                             struct stead_error **error);
 
 /**
  * Runs a flow until one of the streams that it reads has ended; in a thread of the program that writes them, or in any other program. `options`

@@ -27,9 +27,10 @@ def memory():
 
 
 @pytest.mark.parametrize("checker", ["sanitizers", "valgrind"])
-def test_c(installed, tmp_path, memory, checker):
+@pytest.mark.parametrize("name", ["stream", "stream_large"])
+def test_c(installed, tmp_path, memory, name, checker):
     flags, before = (SANITIZERS, []) if checker == "sanitizers" else ([], VALGRIND)
-    program = installed.compile(HERE / "test_stream.c", tmp_path, *flags)
+    program = installed.compile(HERE / f"test_{name}.c", tmp_path, *flags)
     assert " 0 failed" in installed.run(*before, program, memory, cwd=tmp_path)
 
 

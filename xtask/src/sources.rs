@@ -121,6 +121,8 @@ const BANS: &[Ban] = &[
             "crates/store/src/faulty.rs",
             "crates/stage/src/",
             "crates/daemon/src/clock.rs",
+            "crates/mpi/src/clock.rs",
+            "crates/stream/src/clock.rs",
             "crates/cli/src/admin.rs",
             "crates/cli/src/daemon.rs",
             "crates/cli/src/handed.rs",

@@ -314,19 +314,21 @@ fn left_out(a: &StageArgs) -> Result<Vec<String>> {
 fn listed_names(from: &Path, null: bool) -> Result<Vec<String>> {
     /// Bytes of such a file.
     const LONGEST: u64 = 64 << 20;
-    let failed = |e| Error::io("read", from, e);
-    let mut bytes = Vec::new();
+    let mut text = String::new();
     match from.as_os_str() == "-" {
-        true => std::io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes),
+        true => std::io::stdin().lock().take(LONGEST + 1).read_to_string(&mut text),
         false => std::fs::File::open(from)
-            .and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)),
+            .and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text)),
     }
-    .map_err(failed)?;
-    if bytes.len() as u64 > LONGEST {
+    .map_err(|e| match e.kind() {
+        std::io::ErrorKind::InvalidData => {
+            Error::usage("a list of names is UTF-8 text").at_path(from)
+        }
+        _ => Error::io("read", from, e),
+    })?;
+    if text.len() as u64 > LONGEST {
         return Err(Error::limit("a list of names is longer than 64 MiB").at_path(from));
     }
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Error::usage("a list of names is UTF-8 text").at_path(from))?;
     let names: Vec<&str> = if null { text.split('\0').collect() } else { text.lines().collect() };
     let names: Vec<String> =
         names.into_iter().filter(|name| !name.is_empty()).map(str::to_owned).collect();

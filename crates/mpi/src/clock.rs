@@ -14,3 +14,8 @@ pub(crate) fn after(time: Duration) -> Instant {
     let now = now();
     now.checked_add(time).unwrap_or(now + YEAR)
 }
+
+/// Waits for what other processes do, who do not say when.
+pub(crate) fn pause(time: Duration) {
+    std::thread::sleep(time);
+}

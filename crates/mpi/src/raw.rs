@@ -285,7 +285,7 @@ fn least<const N: usize>(of: MPI_Comm, mine: [i64; N], within: Duration) -> Resu
             // What was begun cannot be taken back: the places are MPI's from now on.
             return Err(not_come(of, within));
         }
-        std::thread::sleep(pause);
+        clock::pause(pause);
         pause = (pause * 2).min(LATER);
     }
 }

@@ -151,18 +151,8 @@ pub fn run_flow(
         });
         let stop = stop.every(SIGNALS);
         let (spaces, nodes) = (spaces(&dataspaces)?, StreamNodes::usual());
-        let options = Options {
-            spaces,
-            rank,
-            ranks,
-            threads,
-            memory,
-            steps,
-            timeout,
-            stop,
-            coupling,
-            nodes,
-        };
+        let options =
+            Options { spaces, rank, ranks, threads, memory, steps, timeout, stop, coupling, nodes };
         // What fails is kept apart: an exception of a function goes before it.
         Ok(flow.run(&options).and_then(|report| json(&report)))
     })?;

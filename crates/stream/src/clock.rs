@@ -21,3 +21,8 @@ pub(crate) fn since_1970() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
+
+/// Waits for what other processes do, who do not say when.
+pub(crate) fn pause(time: Duration) {
+    std::thread::sleep(time);
+}

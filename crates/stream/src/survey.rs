@@ -4,6 +4,7 @@
 //! Nodes are asked at the same time, as many as a few threads can, by one connection each. One that does not answer in time is named, and
 //! spoils nothing of what the others say.
 
+use crate::clock;
 use crate::describe::{Description, Shown};
 use crate::explain::Explanation;
 use crate::home::{Home, check_name};
@@ -373,7 +374,7 @@ fn connect(nodes: &Arc<dyn Nodes>, node: &str, patience: &Patience) -> Result<Wi
             // Others of this user ask as well.
             Err(e) if e.kind() == Kind::Limit && !patience.left().is_zero() => {
                 patience.check()?;
-                std::thread::sleep(patience.share().min(FULL));
+                clock::pause(patience.share().min(FULL));
             }
             stream => return Wired::new(stream?, node.to_owned(), wire::MOST_TOLD, None),
         }

@@ -64,7 +64,7 @@ impl Choice<'_> {
                     .with_hint("name a folder with spill; or does a device not answer?"));
             }
             stop.check()?;
-            std::thread::sleep(left.min(SLICE));
+            clock::pause(left.min(SLICE));
         }
     }
 

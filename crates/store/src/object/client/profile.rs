@@ -98,7 +98,7 @@ fn text(path: &Path) -> Result<Option<String>> {
         Err(e) => return Err(failed(e.into())),
     };
     let mut bytes = Vec::new();
-    file.take(MOST + 1).read_to_end(&mut bytes).map_err(failed)?;
+    std::io::copy(&mut file.take(MOST + 1), &mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MOST {
         return Err(Error::limit("a file of profiles is longer than 1 MiB").at_path(path));
     }
