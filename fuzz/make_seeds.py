@@ -227,16 +227,16 @@ def control() -> None:
     reports = {
         "load": [load, {"Load": {"seen": 2**64 - 1, "kinds": [], "next": []}}],
         "told": [{"Idle": {"served": 4}}, {"Numbers": NUMBERS}, {"Coming": {"ticket": 0, "name": "nvme", "bytes": 5}}],
-        "cleared": [{"Cleared": {"dataspaces": ["nvme"]}}, {"Reach": {"node": "n2"}}],
+        "cleared": [{"Cleared": {"dataspaces": ["nvme"]}}, {"Reach": {"node": "n2"}}, {"Manage": {"user": 1000}}, {"Count": {"ticket": 3}}],
         "admin": [{"Admin": {"ticket": i + 1, "change": change}} for i, change in enumerate(changes)],
     }
     owner = {"user": 5, "group": 5, "name": "ada", "home": "/users/ada"}
     begin = {"state": "/s", "threads": 4, "journal": 2**30, "rights": owner, "kept": "/k", "admin": False, "node": "n1"}
     no = {"kind": "usage", "message": "no", "hint": None}
     orders = {
-        "begin": [{"Begin": begin}, {"Begin": {**begin, "rights": None}}, "Serve", "Renew", "End"],
+        "begin": [{"Begin": begin}, {"Begin": {**begin, "rights": None}}, {"Serve": {"managed": False}}, {"Serve": {"managed": True}}, "Renew", "End"],
         "share": [{"Share": {"number": 2, "kinds": [[["nvme"], 2], [[], 1]], "rates": {"nvme": 1.5, "tank": None}, "full": ["tank"]}}],
-        "answers": [{"Told": {"ticket": 1, "failed": no, "users": [NUMBERS]}}, {"Others": {"ticket": 2, "bytes": 9}}],
+        "answers": [{"Told": {"ticket": 1, "failed": no, "users": [NUMBERS]}}, {"Others": {"ticket": 2, "bytes": 9}}, {"Counted": {"ticket": 3, "running": {"nvme": 2}}}],
     }
     for first, all in [(b"\x00", reports), (b"\x01", orders)]:
         for name, packets in all.items():

@@ -116,7 +116,7 @@ mod tests {
             assert!(packets(&bytes), "{name}");
             assert!(!packets(&bytes[..bytes.len() - 1]), "{name}");
         }
-        assert!(!packets(b"\x00\"Serve\"") && !packets(b"\x01{\"Idle\": {\"served\": 1}}"));
+        assert!(!packets(b"\x00\"Renew\"") && !packets(b"\x01{\"Idle\": {\"served\": 1}}"));
         assert!(!packets(b"\x00{\"Idle\": {\"served\": 1, \"more\": 2}}"));
     }
 
