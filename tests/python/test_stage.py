@@ -246,7 +246,7 @@ def test_what_is_said_of_a_copy_the_journal_has(place, cli):
     os.mkfifo(place / "from" / "pipe")
     with pytest.raises(stead.UsageError, match="pipe") as raised:
         stead.stage(place / "from", place / "to").wait()
-    assert "--skip-special" in raised.value.hint and not (place / "to").exists()
+    assert "skip_special" in raised.value.hint and not (place / "to").exists()
     done = stead.stage(place / "from", place / "to", verify=True, skip_special=True, durable=False, retries=7).wait()
     assert done.skipped == 1 and not (place / "to" / "pipe").exists() and (place / "to" / "deep" / "f3").exists()
     (told, *_) = json.loads(cli("stage", "--list", "--all", "--here", "--format", "json").stdout)

@@ -147,6 +147,7 @@ def test_other_nodes_are_asked_where_there_are_some(space, monkeypatch):
         for ask in (stead.streams, lambda **how: stead.stream_info("none", **how), lambda **how: stead.explain_stream("none", **how)):
             with pytest.raises(stead.PeerError, match="node 'n7' is not reached"):
                 ask(dataspaces=space, nodes=["n7"])
+    stead.remove_stream("sim", dataspaces=space)
 
 
 def test_nodes_that_cannot_be_asked_are_told_and_spoil_nothing(space, monkeypatch, tmp_path):
@@ -177,6 +178,7 @@ def test_nodes_that_cannot_be_asked_are_told_and_spoil_nothing(space, monkeypatc
                 with pytest.raises(stead.NotFoundError, match="there is no stream 'none'.* not all were reached: .*protocol"):
                     stead.stream_info("none", dataspaces=space)
                 assert stead.stream_info("sim", dataspaces=space)["missed"] == []
+            stead.remove_stream("sim", dataspaces=space)
         finally:
             # Who waits in accept() is woken.
             listener.shutdown(socket.SHUT_RDWR)

@@ -629,7 +629,7 @@ def loaded(function: str, folder: str, modules: dict[str, Any]) -> Any:
     for part in name.split("."):
         found = getattr(found, part, None)
     if not callable(found):
-        raise make("not found", f"'{where}' has no function '{name}'")
+        raise make("not_found", f"'{where}' has no function '{name}'")
     return found
 
 
@@ -639,7 +639,7 @@ def of_file(path: str) -> Any:
     name = f"stead_flow_{abs(hash(path)):x}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not os.path.isfile(path):
-        raise make("not found", f"there is no file '{path}' of Python, of which the flow has a function", path=path)
+        raise make("not_found", f"there is no file '{path}' of Python, of which the flow has a function", path=path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
