@@ -42,6 +42,6 @@ int gettimeofday(struct timeval *restrict to, void *restrict zone) {
     struct timespec now = {0, 0};
     int failed = clock_gettime(CLOCK_REALTIME, &now);
     (void)zone;
-    if (failed == 0 && to) *to = (struct timeval){now.tv_sec, now.tv_nsec / 1000};
+    if (failed == 0) *to = (struct timeval){now.tv_sec, now.tv_nsec / 1000};
     return failed;
 }
