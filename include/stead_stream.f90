@@ -451,9 +451,13 @@ contains
         integer(c_int), intent(out) :: status
         character(*), intent(in), optional :: dims(:)
         integer(c_size_t) :: ndim
+        integer(c_int64_t), allocatable :: lengths(:)
         type(c_texts), target :: names
         type(c_ptr) :: its_dims
         ndim = size(shape, kind=c_size_t)
+        ! Of none the compiler would look before the first.
+        lengths = shape
+        if (ndim > 1) lengths = shape(size(shape):1:-1)
         its_dims = c_null_ptr
         if (present(dims)) then
             call put_texts(names, dims(size(dims):1:-1))
@@ -465,7 +469,7 @@ contains
             end if
             its_dims = c_loc(names%places)
         end if
-        status = c_define(writer, trim(name) // c_null_char, dtype, ndim, shape(size(shape):1:-1), its_dims, variable, c_null_ptr)
+        status = c_define(writer, trim(name) // c_null_char, dtype, ndim, lengths, its_dims, variable, c_null_ptr)
     end subroutine
 
     ! Says in what units a variable is.

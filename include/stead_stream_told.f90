@@ -50,6 +50,16 @@ module stead_stream_told
         type(c_ptr) :: texts = c_null_ptr, ints = c_null_ptr, doubles = c_null_ptr
     end type
 
+    ! As stead_stream_survey of stead.h: whose streams are told of.
+    type, bind(C) :: c_survey
+        integer(c_size_t) :: size = 0
+        type(c_ptr) :: dataspaces = c_null_ptr
+        integer(c_size_t) :: dataspaces_count = 0
+        type(c_ptr) :: nodes = c_null_ptr
+        integer(c_size_t) :: nodes_count = 0
+        integer(c_int64_t) :: timeout_ms = 0
+    end type
+
     interface
         integer(c_int) function c_put_texts(writer, variable, key, values, n, error) &
                 bind(C, name='stead_stream_writer_attribute_texts')
@@ -154,18 +164,16 @@ module stead_stream_told
             type(c_ptr), intent(inout) :: json
         end function
 
-        integer(c_int) function c_list(dataspaces, n, json, error) bind(C, name='stead_stream_list')
-            import :: c_int, c_ptr, c_size_t
-            type(c_ptr), intent(in) :: dataspaces(*)
-            integer(c_size_t), value :: n
+        integer(c_int) function c_list(survey, json, error) bind(C, name='stead_stream_list')
+            import :: c_int, c_ptr, c_survey
+            type(c_survey), intent(in) :: survey
             type(c_ptr), intent(inout) :: json
             type(c_ptr), value :: error
         end function
 
-        integer(c_int) function c_describe(dataspaces, n, name, json, error) bind(C, name='stead_stream_describe')
-            import :: c_int, c_char, c_ptr, c_size_t
-            type(c_ptr), intent(in) :: dataspaces(*)
-            integer(c_size_t), value :: n
+        integer(c_int) function c_describe(survey, name, json, error) bind(C, name='stead_stream_describe')
+            import :: c_int, c_char, c_ptr, c_survey
+            type(c_survey), intent(in) :: survey
             character(kind=c_char), intent(in) :: name(*)
             type(c_ptr), intent(inout) :: json
             type(c_ptr), value :: error
@@ -180,10 +188,9 @@ module stead_stream_told
             type(c_ptr), value :: error
         end function
 
-        integer(c_int) function c_explain(dataspaces, n, name, readers, json, error) bind(C, name='stead_stream_explain')
-            import :: c_int, c_char, c_ptr, c_size_t, c_int64_t
-            type(c_ptr), intent(in) :: dataspaces(*)
-            integer(c_size_t), value :: n
+        integer(c_int) function c_explain(survey, name, readers, json, error) bind(C, name='stead_stream_explain')
+            import :: c_int, c_char, c_ptr, c_int64_t, c_survey
+            type(c_survey), intent(in) :: survey
             character(kind=c_char), intent(in) :: name(*)
             integer(c_int64_t), value :: readers
             type(c_ptr), intent(inout) :: json
@@ -466,31 +473,45 @@ contains
         call take_text(text, json)
     end subroutine
 
-    ! The names of the streams of this user on this node, as JSON. `dataspaces` are folders such as 'memory=/dev/shm/me', before those that are
-    ! configured, here and below.
-    subroutine stead_stream_list(json, status, dataspaces)
+    ! Whose streams are told of, of these texts.
+    function survey_of(spaces, others, are_named) result(survey)
+        type(c_texts), intent(in), target :: spaces, others
+        logical, intent(in) :: are_named
+        type(c_survey) :: survey
+        survey%size = c_sizeof(survey)
+        survey%dataspaces = c_loc(spaces%places)
+        survey%dataspaces_count = spaces%count
+        if (are_named) survey%nodes = c_loc(others%places)
+        if (are_named) survey%nodes_count = others%count
+    end function
+
+    ! The streams of this user on this node, and on others of a pool, as JSON. `dataspaces` are folders such as 'memory=/dev/shm/me', before
+    ! those that are configured, here and below; `nodes` are the other nodes that are asked, all unless told otherwise.
+    subroutine stead_stream_list(json, status, dataspaces, nodes)
         character(:), allocatable, intent(out) :: json
         integer(c_int), intent(out) :: status
-        character(*), intent(in), optional :: dataspaces(:)
-        type(c_texts), target :: spaces
+        character(*), intent(in), optional :: dataspaces(:), nodes(:)
+        type(c_texts), target :: spaces, others
         type(c_ptr) :: text
         text = c_null_ptr
         call put_texts(spaces, dataspaces)
-        status = c_list(spaces%places, spaces%count, text, c_null_ptr)
+        call put_texts(others, nodes)
+        status = c_list(survey_of(spaces, others, present(nodes)), text, c_null_ptr)
         call take_text(text, json)
     end subroutine
 
     ! What there is to know of a stream, or of the steps that were recorded in a folder, as JSON: its steps, its variables, who writes and reads.
-    subroutine stead_stream_describe(name, json, status, dataspaces)
+    subroutine stead_stream_describe(name, json, status, dataspaces, nodes)
         character(*), intent(in) :: name
         character(:), allocatable, intent(out) :: json
         integer(c_int), intent(out) :: status
-        character(*), intent(in), optional :: dataspaces(:)
-        type(c_texts), target :: spaces
+        character(*), intent(in), optional :: dataspaces(:), nodes(:)
+        type(c_texts), target :: spaces, others
         type(c_ptr) :: text
         text = c_null_ptr
         call put_texts(spaces, dataspaces)
-        status = c_describe(spaces%places, spaces%count, trim(name) // c_null_char, text, c_null_ptr)
+        call put_texts(others, nodes)
+        status = c_describe(survey_of(spaces, others, present(nodes)), trim(name) // c_null_char, text, c_null_ptr)
         call take_text(text, json)
     end subroutine
 
@@ -509,20 +530,21 @@ contains
     end subroutine
 
     ! Who will get what from whom of a step of a stream, as JSON. So many `readers` are assumed beside those that are there.
-    subroutine stead_stream_explain(name, json, status, readers, dataspaces)
+    subroutine stead_stream_explain(name, json, status, readers, dataspaces, nodes)
         character(*), intent(in) :: name
         character(:), allocatable, intent(out) :: json
         integer(c_int), intent(out) :: status
         integer(c_int64_t), intent(in), optional :: readers
-        character(*), intent(in), optional :: dataspaces(:)
-        type(c_texts), target :: spaces
+        character(*), intent(in), optional :: dataspaces(:), nodes(:)
+        type(c_texts), target :: spaces, others
         type(c_ptr) :: text
         integer(c_int64_t) :: more
         text = c_null_ptr
         more = 0
         if (present(readers)) more = readers
         call put_texts(spaces, dataspaces)
-        status = c_explain(spaces%places, spaces%count, trim(name) // c_null_char, more, text, c_null_ptr)
+        call put_texts(others, nodes)
+        status = c_explain(survey_of(spaces, others, present(nodes)), trim(name) // c_null_char, more, text, c_null_ptr)
         call take_text(text, json)
     end subroutine
 

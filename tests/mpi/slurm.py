@@ -151,7 +151,9 @@ class Slurm:
         for name in ["state", *(f"{node}/tmp" for node in NODES)]:
             (self.folder / name).mkdir(parents=True)
         (self.folder / "slurm.conf").write_text(configuration(self.folder))
-        self.env = os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf"), "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
+        # Each job has a folder of its own.
+        given = {key: value for key, value in os.environ.items() if not key.endswith("tmpdir_base")}
+        self.env = given | {"SLURM_CONF": str(self.folder / "slurm.conf"), "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
         # Whatever becomes of the tests, these end with them.
         tied = ["setpriv", "--pdeathsig=KILL", "--"]
         self.daemons = [self._start([*tied, "slurmctld", "-D", "-c"])]

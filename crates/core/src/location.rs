@@ -56,7 +56,8 @@ impl Location {
             return Ok(Location { node, space: None, path: path.to_owned(), inside });
         };
         check_space(space)?;
-        if node.is_some() && BucketUrl::is_scheme(space) {
+        // The memory of each node is a dataspace of its own.
+        if node.is_some() && space != "memory" && BucketUrl::is_scheme(space) {
             return Err(Error::usage(format!("'{shown}' is a bucket, and a bucket is of no node"))
                 .with_hint("every node can read it: leave out the node"));
         }

@@ -5,11 +5,20 @@
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 use stead_core::{Error, Kind, Result};
 
 /// What the system tells of a process is not longer: some fifty numbers and a short name.
 const STAT: usize = 2048;
+
+/// A number that nobody else draws.
+pub fn token() -> u64 {
+    let mut drawn = RandomState::new().build_hasher();
+    // Children of a fork go on with what their parent would have drawn.
+    drawn.write_u32(std::process::id());
+    drawn.finish()
+}
 
 /// This process: its number and when it began, in ticks since the system did.
 ///

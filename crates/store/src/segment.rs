@@ -9,12 +9,12 @@
 //! gives them back when it is dropped, unless it was [retired](Segment::retire): then somebody may still look at it, and
 //! its bytes stay as they are until the last process has let the segment go.
 
+use crate::process;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::process::Pid;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -162,7 +162,7 @@ impl Segment {
         let map = Map::new(&file, len, ProtFlags::READ | ProtFlags::WRITE)?;
         let mut token = Token::default();
         for half in token.chunks_mut(8) {
-            half.copy_from_slice(&RandomState::new().build_hasher().finish().to_le_bytes());
+            half.copy_from_slice(&process::token().to_le_bytes());
         }
         rustix::io::pwrite(&file, &token, 0)?;
         let slots =

@@ -2,7 +2,6 @@
 
 use crate::words::{Who, Words};
 use std::borrow::Borrow;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -66,7 +65,4 @@ pub(crate) fn namespace() -> Result<u64> {
     }))
 }
 
-/// A number that no other stream has.
-pub(crate) fn token() -> u64 {
-    RandomState::new().build_hasher().finish()
-}
+pub(crate) use stead_store::process::token;
