@@ -451,7 +451,7 @@ contains
         integer(c_int), intent(out) :: status
         character(*), intent(in), optional :: dims(:)
         integer(c_size_t) :: ndim
-        integer(c_int64_t), allocatable :: lengths(:)
+        integer(c_int64_t) :: lengths(size(shape))
         type(c_texts), target :: names
         type(c_ptr) :: its_dims
         ndim = size(shape, kind=c_size_t)
