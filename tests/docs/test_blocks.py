@@ -81,6 +81,29 @@ def part_of_c(block: Block, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+FORTRAN = """subroutine part(step)
+    use, intrinsic :: iso_c_binding
+    use stead_stream
+    type(c_ptr) :: step, data, array
+    integer(c_int64_t) :: nx
+    integer(c_int) :: status
+    real(c_double), pointer :: column(:, :)
+    nx = 5
+{}end subroutine
+"""
+
+
+def part_of_fortran(block: Block, tmp_path: Path) -> None:
+    """Is compiled, with what it takes for granted."""
+    if not shutil.which("gfortran"):
+        pytest.skip("there is no gfortran")
+    source = tmp_path / "part.f90"
+    source.write_text(FORTRAN.format(block.text))
+    words = ["gfortran", "-std=f2018", "-Wall", f"-J{tmp_path}", "-c", ROOT / "include" / "stead_stream.f90", source]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def part_of_rust(block: Block, tmp_path: Path) -> None:
     deps = Path(command()).parent / "deps"
     # One for each set of features that it was built with; an old one may be of crates that are there no more.
@@ -171,6 +194,8 @@ def test_blocks(block, tmp_path):
         part_of_c(block, tmp_path)
     elif block.kind == "rust":
         part_of_rust(block, tmp_path)
+    elif block.kind == "fortran":
+        part_of_fortran(block, tmp_path)
     elif block.kind == "py":
         part_of_python(block)
     elif block.kind == "toml":
