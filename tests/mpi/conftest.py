@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
 from jobs import BUILT, LENGTH, contents
 from tipsy_files import galaxy, write
-
-# All jobs of a user have one folder of Open MPI's, unless they are told otherwise: one that ends takes it away from one that begins.
-SESSIONS = tempfile.mkdtemp(prefix="ompi-")
-os.chmod(SESSIONS, 0o1777)
-atexit.register(shutil.rmtree, SESSIONS, ignore_errors=True)
-os.environ["OMPI_MCA_orte_tmpdir_base"] = os.environ["PRTE_MCA_prte_tmpdir_base"] = SESSIONS
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 import time
 
 import numpy as np
@@ -20,6 +22,11 @@ LIMIT = 300
 PATIENT = {"STEAD_PEER_SILENCE_S": "30"}
 HASTY = {"STEAD_PEER_SILENCE_S": "8"}
 LENGTH = 8_000_003
+# All jobs of a user have one folder of Open MPI's unless they are told otherwise, and it is made and taken away without regard for others.
+SESSIONS = tempfile.mkdtemp(prefix="ompi-")
+os.chmod(SESSIONS, 0o755)
+atexit.register(shutil.rmtree, SESSIONS, ignore_errors=True)
+os.environ["OMPI_MCA_orte_tmpdir_base"] = os.environ["PRTE_MCA_prte_tmpdir_base"] = SESSIONS
 
 
 def contents(length: int) -> bytes:
@@ -35,7 +42,9 @@ def launch(mpi: str, ranks: int, *options: str) -> list[str]:
         mpirun = "mpirun"
     # Devices of a lab may be gone before an MPI, which looks at all there are, has come to them.
     if mpi == "openmpi":
-        few = ["--oversubscribe", "--allow-run-as-root", "--mca", "mpi_yield_when_idle", "1", "--mca", "btl_tcp_if_include", "lo"]
+        own = tempfile.mkdtemp(dir=SESSIONS)
+        os.chmod(own, 0o1777)
+        few = ["--mca", "orte_tmpdir_base", own, "--oversubscribe", "--allow-run-as-root", "--mca", "mpi_yield_when_idle", "1", "--mca", "btl_tcp_if_include", "lo"]
         return [mpirun, *few, *options, "-n", str(ranks)]
     return [mpirun, "-genv", "UCX_NET_DEVICES", "lo", "-n", str(ranks)]
 
