@@ -23,7 +23,7 @@ module stead_stream_c
     use, intrinsic :: iso_c_binding
     implicit none
     private
-    public :: c_find, chars, put_texts, read_text, take_text
+    public :: c_find, chars, put_texts, read_text, reversed, take_text
 
     ! A text that C reads to its end.
     type c_text
@@ -78,6 +78,16 @@ contains
         all(len(text) + 1) = c_null_char
     end function
 
+    ! The other way round, as C counts dimensions. Of a list of none compilers look before its first with `list(n:1:-1)`.
+    pure function reversed(list) result(other)
+        integer(c_int64_t), intent(in) :: list(:)
+        integer(c_int64_t) :: other(size(list))
+        integer :: i
+        do i = 1, size(list)
+            other(i) = list(size(list) + 1 - i)
+        end do
+    end function
+
     ! Makes a list of texts without the blanks at their ends; of none, if there are none. They are there as long as it is.
     subroutine put_texts(list, texts)
         type(c_texts), intent(out), target :: list
@@ -121,7 +131,7 @@ end module
 
 module stead_stream
     use, intrinsic :: iso_c_binding
-    use stead_stream_c, only: c_find, c_texts, chars, put_texts, read_text, step_variable
+    use stead_stream_c, only: c_find, c_texts, chars, put_texts, read_text, reversed, step_variable
     implicit none
     private
     public :: stead_writer_open, stead_writer_define, stead_writer_units, stead_writer_attribute
@@ -451,13 +461,9 @@ contains
         integer(c_int), intent(out) :: status
         character(*), intent(in), optional :: dims(:)
         integer(c_size_t) :: ndim
-        integer(c_int64_t) :: lengths(size(shape))
         type(c_texts), target :: names
         type(c_ptr) :: its_dims
         ndim = size(shape, kind=c_size_t)
-        ! Of none the compiler would look before the first.
-        lengths = shape
-        if (ndim > 1) lengths = shape(size(shape):1:-1)
         its_dims = c_null_ptr
         if (present(dims)) then
             call put_texts(names, dims(size(dims):1:-1))
@@ -469,7 +475,7 @@ contains
             end if
             its_dims = c_loc(names%places)
         end if
-        status = c_define(writer, trim(name) // c_null_char, dtype, ndim, lengths, its_dims, variable, c_null_ptr)
+        status = c_define(writer, trim(name) // c_null_char, dtype, ndim, reversed(shape), its_dims, variable, c_null_ptr)
     end subroutine
 
     ! Says in what units a variable is.
@@ -519,7 +525,7 @@ contains
         integer(c_int32_t), intent(in) :: variable
         integer(c_int64_t), intent(in) :: start(:), count(:)
         integer(c_int), intent(out) :: status
-        status = c_put(writer, variable, start(size(start):1:-1) - 1, count(size(count):1:-1), data, c_null_ptr)
+        status = c_put(writer, variable, reversed(start) - 1, reversed(count), data, c_null_ptr)
     end subroutine
 
     ! Memory for a part of a variable, for c_f_pointer; filled, it is put by stead_writer_put_room, without a copy.
@@ -529,7 +535,7 @@ contains
         integer(c_int64_t), intent(in) :: start(:), count(:)
         type(c_ptr), intent(out) :: memory, room
         integer(c_int), intent(out) :: status
-        status = c_empty(writer, variable, start(size(start):1:-1) - 1, count(size(count):1:-1), memory, room, c_null_ptr)
+        status = c_empty(writer, variable, reversed(start) - 1, reversed(count), memory, room, c_null_ptr)
     end subroutine
 
     subroutine stead_writer_put_room(writer, room, status)
@@ -707,7 +713,7 @@ contains
         integer(c_int64_t), intent(in) :: start(:), count(:)
         integer(c_size_t), intent(in) :: bytes
         integer(c_int), intent(out) :: status
-        status = c_get(step, trim(name) // c_null_char, start(size(start):1:-1) - 1, count(size(count):1:-1), to, bytes, c_null_ptr)
+        status = c_get(step, trim(name) // c_null_char, reversed(start) - 1, reversed(count), to, bytes, c_null_ptr)
     end subroutine
 
     ! The same of what writers have put, where that is not all of it: the rest stays as it is. So many bytes were `copied`.
@@ -720,8 +726,7 @@ contains
         integer(c_size_t), intent(out), optional :: copied
         integer(c_size_t) :: some
         some = 0
-        status = c_get_some(step, trim(name) // c_null_char, start(size(start):1:-1) - 1, count(size(count):1:-1), to, bytes, &
-            some, c_null_ptr)
+        status = c_get_some(step, trim(name) // c_null_char, reversed(start) - 1, reversed(count), to, bytes, some, c_null_ptr)
         if (present(copied)) copied = some
     end subroutine
 
@@ -736,8 +741,7 @@ contains
         integer(c_int), intent(out) :: status
         data = c_null_ptr
         array = c_null_ptr
-        status = c_view(step, trim(name) // c_null_char, start(size(start):1:-1) - 1, count(size(count):1:-1), data, c_null_ptr, &
-            array, c_null_ptr)
+        status = c_view(step, trim(name) // c_null_char, reversed(start) - 1, reversed(count), data, c_null_ptr, array, c_null_ptr)
     end subroutine
 
     ! True if an array is the memory of a writer, and was not copied.
