@@ -111,7 +111,7 @@ step "python package" scripts/python.sh dev
 aside "faults" timeout "$([ "$level" = all ] && echo 5400 || echo 1800)" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist worksteal tests/faults
 step "mpi, build" scripts/mpi.sh
 # Ranks wait for each other and for deadlines most of the time. Files of tests share labs, so each is of one worker.
-step "mpi" "$PYTHON" -m pytest -q -rsfE --numprocesses 3 --dist loadfile tests/mpi
+step "mpi" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/mpi
 step "python" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/python
 gather "faults"
 step "documents" "$PYTHON" -m pytest -q -rsfE tests/docs

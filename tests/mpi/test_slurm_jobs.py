@@ -151,8 +151,10 @@ def test_a_job_reads_what_another_one_writes_on_other_nodes(pooled, case):
     two = case.startswith("two")
     reader = pooled("read", 2, NODES if two else THERE, STEPS)
     writer = pooled("write", 3, NODES if two else HERE, STEPS, by="part", readers=1)
-    has_read(reader, 2)
+    reader.until(reader.is_over, "it ends")
+    # What it cannot tell is why there is nothing to read.
     writer.ends()
+    has_read(reader, 2)
 
 
 def test_jobs_that_are_begun_before_the_pool(slurm, tmp_path):
