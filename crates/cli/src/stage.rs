@@ -63,11 +63,11 @@ pub fn stage(a: &StageArgs) -> Result<()> {
 
 /// True if something of it is in a bucket: by its URL, or by the name of a dataspace that is one.
 fn is_of_bucket(a: &StageArgs) -> bool {
-    if a.names.iter().any(|name| BucketUrl::is_meant(name)) {
-        return true;
-    }
     let here = a.names.iter().filter_map(|name| location(name).ok()).filter(|at| at.node.is_none());
     let named: Vec<String> = here.filter_map(|at| at.space).collect();
+    if named.iter().any(|name| BucketUrl::is_of_all_nodes(name)) {
+        return true;
+    }
     // Where they cannot be read, whoever does it says why.
     let spaces = if named.is_empty() { None } else { dataspaces().ok() };
     let is_bucket = |name: &String| {

@@ -25,6 +25,12 @@ impl BucketUrl {
         BucketUrl::SCHEMES.contains(&text)
     }
 
+    /// True if this is the protocol of an object store that is the same one for all nodes. Memory is not: the memory of each node is a dataspace
+    /// of its own.
+    pub fn is_of_all_nodes(text: &str) -> bool {
+        text != "memory" && BucketUrl::is_scheme(text)
+    }
+
     /// True of a text that names a bucket, or means to.
     pub fn is_meant(text: &str) -> bool {
         text.split_once("://").is_some_and(|(scheme, _)| BucketUrl::is_scheme(scheme))
@@ -92,6 +98,8 @@ mod tests {
             assert_eq!(url.to_string(), text.trim_end_matches('/'));
         }
         assert!(BucketUrl::is_meant("s3://") && !BucketUrl::is_meant("nvme://b"));
+        let alike = ["s3", "https", "memory", "nvme"].map(BucketUrl::is_of_all_nodes);
+        assert_eq!(alike, [true, true, false, false]);
     }
 
     #[test]

@@ -56,8 +56,7 @@ impl Location {
             return Ok(Location { node, space: None, path: path.to_owned(), inside });
         };
         check_space(space)?;
-        // The memory of each node is a dataspace of its own.
-        if node.is_some() && space != "memory" && BucketUrl::is_scheme(space) {
+        if node.is_some() && BucketUrl::is_of_all_nodes(space) {
             return Err(Error::usage(format!("'{shown}' is a bucket, and a bucket is of no node"))
                 .with_hint("every node can read it: leave out the node"));
         }

@@ -264,8 +264,8 @@ impl Client {
     fn meant(&self, request: &Request) -> Result<Request> {
         let mut request = fixed(request)?;
         for location in request.sources.iter_mut().chain(&mut request.target) {
-            let bucket = location.space.as_deref().is_some_and(BucketUrl::is_scheme);
-            if location.node.is_none() && !bucket {
+            let is_of_all = location.space.as_deref().is_some_and(BucketUrl::is_of_all_nodes);
+            if location.node.is_none() && !is_of_all {
                 location.node.clone_from(&self.here);
             }
             location.node.take_if(|node| *node == self.hello.node);
@@ -512,6 +512,8 @@ fn odd(path: &Path, what: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stead_core::Location;
+    use stead_stage::{Action, Options};
 
     #[test]
     fn a_process_that_was_forked_does_not_ask() {
@@ -529,6 +531,32 @@ mod tests {
         assert!(client.is_gone());
         // Nothing was said: what comes would be taken for an answer by the process that has asked.
         assert!(!socket::is_readable(&far, Some(Duration::ZERO)).unwrap());
+    }
+
+    #[test]
+    fn what_is_of_no_node_is_of_that_of_the_process() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let hello = serde_json::json!({
+            "protocol": PROTOCOL, "version": "0", "node": "n2", "user": 0, "drained": false, "job": null
+        });
+        frame::write(&mut far, &hello).unwrap();
+        let client = Client::over(near, Path::new("/s"), Some("n2".into())).unwrap();
+        let client = Client { here: Some("n1".into()), ..client };
+        let at = |text: &str| Location::parse(text, &|_| None).unwrap();
+        let sources = ["/a", "x://a", "memory://a", "s3://b/a", "n2:memory://a", "n3:/a"];
+        let request = Request {
+            action: Action::Copy,
+            sources: sources.into_iter().map(at).collect(),
+            target: Some(at("n2:/b")),
+            options: Options::default(),
+        };
+        let meant = client.meant(&request).unwrap();
+        let names: Vec<String> = meant.sources.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            names,
+            ["n1:/a", "n1:x://a", "n1:memory://a", "s3://b/a", "memory://a", "n3:/a"]
+        );
+        assert_eq!(meant.target, Some(at("/b")));
     }
 
     #[test]
