@@ -6,8 +6,9 @@
 
 use crate::request::Options;
 use glob::{MatchOptions, Pattern};
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ffi::OsString;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use stead_core::{Error, Result};
 
@@ -31,14 +32,9 @@ pub(crate) struct Filter {
     listed: Option<Listed>,
 }
 
-/// Names that alone are meant, by their ways from the source.
+/// Names that alone are meant, by their ways from the source: in the order of their steps, so that those in a folder follow each other.
 #[derive(Debug, Clone, Default)]
-struct Listed {
-    /// They themselves.
-    names: HashSet<PathBuf>,
-    /// Of each folder on the way to one, the steps that lead on.
-    steps: HashMap<PathBuf, BTreeSet<OsString>>,
-}
+struct Listed(BTreeSet<PathBuf>);
 
 impl Listed {
     fn new(texts: &[String]) -> Result<Listed> {
@@ -56,12 +52,7 @@ impl Listed {
                 return Err(Error::usage(format!("'{shown}' is no name below a source"))
                     .with_hint("write its way from the source on, without '..'"));
             }
-            let mut at = PathBuf::new();
-            for step in steps {
-                listed.steps.entry(at.clone()).or_default().insert(OsString::from(step));
-                at.push(step);
-            }
-            listed.names.insert(at);
+            listed.0.insert(steps.into_iter().collect());
         }
         Ok(listed)
     }
@@ -142,15 +133,20 @@ impl Filter {
     /// is told by its way from the source.
     pub(crate) fn listed_in(&self, folder: &Path) -> Option<Vec<OsString>> {
         let listed = self.listed.as_ref()?;
-        if folder.ancestors().any(|above| listed.names.contains(above)) {
+        if folder.ancestors().any(|above| listed.0.contains(above)) {
             return None;
         }
-        Some(listed.steps.get(folder).into_iter().flatten().cloned().collect())
+        let after: (Bound<&Path>, Bound<&Path>) = (Bound::Excluded(folder), Bound::Unbounded);
+        let ways =
+            listed.0.range::<Path, _>(after).map_while(|path| path.strip_prefix(folder).ok());
+        let mut steps: Vec<&OsStr> = ways.filter_map(|way| way.iter().next()).collect();
+        steps.dedup();
+        Some(steps.into_iter().map(OsStr::to_owned).collect())
     }
 
     /// True of a name that is listed itself.
     pub(crate) fn lists(&self, path: &Path) -> bool {
-        self.listed.as_ref().is_some_and(|listed| listed.names.contains(path))
+        self.listed.as_ref().is_some_and(|listed| listed.0.contains(path))
     }
 
     /// True if a folder is made for what lies in it alone.
@@ -208,11 +204,12 @@ mod tests {
 
     #[test]
     fn names_are_listed_with_the_folders_that_they_lie_in() {
-        let files = ["a/b/c.h5", "./a//d", "e/", "e/f"].map(str::to_owned).to_vec();
+        let files = ["a/b/c.h5", "./a//d", "a.b", "a/b/c.h5", "e/", "e/f", "a/b.c/g"];
+        let files = files.map(str::to_owned).to_vec();
         let filter = Filter::new(&Options { files, ..Options::default() }).unwrap();
         let listed = |folder: &str| filter.listed_in(Path::new(folder));
-        assert_eq!(listed(""), Some(vec!["a".into(), "e".into()]));
-        assert_eq!(listed("a"), Some(vec!["b".into(), "d".into()]));
+        assert_eq!(listed(""), Some(vec!["a".into(), "a.b".into(), "e".into()]));
+        assert_eq!(listed("a"), Some(vec!["b".into(), "b.c".into(), "d".into()]));
         assert_eq!(listed("a/b"), Some(vec!["c.h5".into()]));
         // All that lies in it.
         assert!(listed("e").is_none() && listed("e/deep").is_none());
