@@ -181,6 +181,7 @@ mod tests {
         assert_eq!((space.node.as_deref(), space.space.as_deref()), (Some("n2"), Some("nvme0")));
         assert!(&*space.path == "run1" && space.inside && space.to_string() == "n2:nvme0://run1/");
         assert_eq!(location("n2:/").to_string(), "n2:/");
+        assert_eq!(location("n2:memory://x").to_string(), "n2:memory://x");
         // All else is a name of files here.
         for text in ["n2:a", "a b:/x", "./n2:/x", "d/n2:/x", "-n:/x", ":/x", "n2:", "n2:~/x"] {
             assert_eq!((location(text).node, location(text).space), (None, None), "{text}");
