@@ -50,7 +50,6 @@ impl Choice<'_> {
                     return Ok(at);
                 }
                 let at = self.choose(stop)?;
-                spot::found(&at, self.card)?;
                 spot::tell(memory, &at)?;
                 return Ok(at);
             }
@@ -118,12 +117,21 @@ impl Choice<'_> {
         Ok(if left < self.bytes { Err(left) } else { Ok(root) })
     }
 
-    /// Makes the folder: no other user looks into it, and no other run of a stream has it.
+    /// Makes the folder: no other user looks into it, no other run of a stream has it, and it says of which one it is.
     fn make(&self, root: &Folder) -> Result<Folder> {
         let hint = "name a folder with spill";
         let all = home::private(root, &format!(".spilled-{}", process::user()), hint)?;
         let called: String = self.card.name.chars().take(MOST).collect();
-        home::private(&all, &format!("{called}-{:016x}", self.card.run()), hint)
+        let name = format!("{called}-{:016x}", self.card.run());
+        let at = home::private(&all, &name, hint)?;
+        match spot::found(&at, self.card) {
+            Ok(()) => Ok(at),
+            Err(e) => {
+                // Nobody is told of it, and what another node has there stays.
+                let _ = all.remove_folder(OsStr::new(&name));
+                Err(e)
+            }
+        }
     }
 }
 
