@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 use stead_core::layout::Spaces;
 use stead_core::units::format_size;
-use stead_core::{BucketUrl, Cancel, Error, Kind, Result};
+use stead_core::{BucketUrl, Error, Kind, Result};
 use stead_store::region::SPACE;
 use stead_store::{Folder, Root, process, quota, tier};
 
@@ -49,7 +49,7 @@ impl Choice<'_> {
                 if let Some(at) = spot::told(memory)? {
                     return Ok(at);
                 }
-                let at = self.choose(stop)?;
+                let at = self.choose(until, stop)?;
                 spot::tell(memory, &at)?;
                 return Ok(at);
             }
@@ -68,11 +68,19 @@ impl Choice<'_> {
     }
 
     /// A folder of this stream alone in the first dataspace that has room.
-    fn choose(&self, stop: &Stop) -> Result<Folder> {
+    fn choose(&self, until: Instant, stop: &Stop) -> Result<Folder> {
         let mut why = Vec::new();
-        for name in order(self.spaces) {
+        let check = || -> Result<()> {
             stop.check()?;
-            match self.look(name) {
+            if clock::now() < until {
+                return Ok(());
+            }
+            Err(Error::new(Kind::Timeout, "what lies there was not looked through in time"))
+        };
+        for name in order(self.spaces) {
+            let looked = self.look(name, &check);
+            stop.check()?;
+            match looked {
                 Ok(Ok(root)) => match self.make(&root) {
                     Ok(folder) => return Ok(folder),
                     Err(e) => why.push(format!("'{name}': {}", e.message())),
@@ -100,7 +108,11 @@ impl Choice<'_> {
     }
 
     /// The folder of a dataspace, or what is left there if that is too little.
-    fn look(&self, name: &str) -> Result<std::result::Result<Folder, u64>> {
+    fn look(
+        &self,
+        name: &str,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<std::result::Result<Folder, u64>> {
         let root = Root::open(self.spaces, name)?.folder();
         if tier::is_memory(&root) {
             return Err(Error::usage("it lies in memory"));
@@ -110,7 +122,7 @@ impl Choice<'_> {
             if left < self.bytes {
                 break;
             }
-            for of in quota::left(&rule, &Cancel::new())? {
+            for of in quota::left(&rule, check)? {
                 left = left.min(of.bytes());
             }
         }
