@@ -132,7 +132,7 @@ impl Mpi {
     /// # Errors
     /// `Usage` if MPI is not running or was not initialised with `MPI_THREAD_MULTIPLE`, or the communicator is null or between
     /// two groups; `Timeout` if not all ranks have come in time: MPI tells nobody which, and what is collective can be done with the
-    /// communicator by nobody any more; `Peer` if MPI fails.
+    /// communicator by nobody any more; `Peer` if MPI fails, or one that has given up begins anew when others come late.
     pub fn new(communicator: MPI_Comm, options: Options) -> Result<Mpi> {
         let hooked = raw::at_finalize(end_all);
         let (give, come) = mpsc::sync_channel::<(Progress, End)>(1);

@@ -256,10 +256,21 @@ const TOGETHER: Duration = Duration::from_secs(limits::PEER_DEADLINE_S);
 /// How long it is slept at first, and at last, between two looks whether all ranks have come.
 const SOON: Duration = Duration::from_micros(20);
 const LATER: Duration = Duration::from_millis(2);
+/// What ranks come to together. All say which one it is: MPI takes the second call of one that has given up and begins anew for that of
+/// another one that comes late, whatever these are.
+const AGREE: i64 = 1;
+const MEET: i64 = 2;
+const MEET_AGAIN: i64 = 3;
+const READY: i64 = 4;
 
-/// The least of what all ranks of a communicator say, for each of some numbers, when they have come within this time. Collective.
-fn least<const N: usize>(of: MPI_Comm, mine: [i64; N], within: Duration) -> Result<[i64; N]> {
-    let (until, count) = (clock::after(within), int(N)?);
+/// The least of what all ranks of a communicator say, for each of two numbers, when they have come to the same call within this time.
+/// Collective.
+///
+/// # Errors
+/// `Timeout`; `Peer` on all of them if not all are at this call; that of MPI.
+fn least(of: MPI_Comm, call: i64, [a, b]: [i64; 2], within: Duration) -> Result<[i64; 2]> {
+    let mine = [call, -call, a, b];
+    let (until, count) = (clock::after(within), int(mine.len())?);
     // MPI has both until all have come, which may be never.
     let places = Box::into_raw(Box::new([mine; 2]));
     // SAFETY: a constant of the shim.
@@ -279,7 +290,8 @@ fn least<const N: usize>(of: MPI_Comm, mine: [i64; N], within: Duration) -> Resu
         check(code, "hear from all ranks")?;
         if done != 0 {
             // SAFETY: made above, and MPI is done with it.
-            return Ok(unsafe { Box::from_raw(places) }[1]);
+            let [first, last, a, b] = unsafe { Box::from_raw(places) }[1];
+            return if (first, last) == (call, -call) { Ok([a, b]) } else { Err(apart()) };
         }
         if clock::now() >= until {
             // What was begun cannot be taken back: the places are MPI's from now on.
@@ -288,6 +300,12 @@ fn least<const N: usize>(of: MPI_Comm, mine: [i64; N], within: Duration) -> Resu
         clock::pause(pause);
         pause = (pause * 2).min(LATER);
     }
+}
+
+/// That ranks of a communicator have come to different calls.
+fn apart() -> Error {
+    let message = "not all ranks of the communicator have come to the same call: one has given up before, and begins anew";
+    Error::new(Kind::Peer, message).with_hint("begin anew on all ranks, or end the job")
 }
 
 /// That some ranks of a communicator have not come. MPI tells nobody which.
@@ -312,18 +330,18 @@ pub(crate) fn agree(
     within: Duration,
 ) -> Result<(bool, u64)> {
     let number = i64::try_from(number).map_err(|_| Error::limit("no numbers are left"))?;
-    let [all, number] = least(of, [i64::from(mine), -number], within)?;
+    let [all, number] = least(of, AGREE, [i64::from(mine), -number], within)?;
     Ok((all != 0, number.unsigned_abs()))
 }
 
 /// Waits until all ranks of a communicator have come to where MPI waits for them without an end. Collective.
 ///
 /// # Errors
-/// `Timeout`.
+/// Those of [`least`].
 pub(crate) fn meet(of: MPI_Comm, within: Duration) -> Result<()> {
     usable(of)?;
     // Whoever comes when others have given up finds the first time complete, perhaps, and the second time never.
-    (0..2).try_for_each(|_| least(of, [1], within).map(|_| ()))
+    [MEET, MEET_AGAIN].into_iter().try_for_each(|call| least(of, call, [0; 2], within).map(|_| ()))
 }
 
 /// Who is in a collective call of a communicator.
@@ -416,7 +434,8 @@ impl Comm {
     /// True if all ranks say so. Collective.
     pub(crate) fn all(&self, mine: bool) -> Result<bool> {
         // They are in what follows this, so that they come soon, or MPI fails.
-        Ok(least(self.0, [i64::from(mine)], TOGETHER)? != [0])
+        let [all, _] = least(self.0, READY, [i64::from(mine), 0], TOGETHER)?;
+        Ok(all != 0)
     }
 
     /// The least rank of those that share memory with this one. Collective.

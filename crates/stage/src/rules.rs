@@ -141,7 +141,7 @@ pub(crate) struct Left {
 /// # Errors
 /// Those of [`quota::left`].
 pub(crate) fn left(rule: &Rule, coming: u64, cancel: &Cancel) -> Result<Vec<Left>> {
-    let all = quota::left(rule, cancel)?;
+    let all = quota::left(rule, &|| cancel.check())?;
     Ok(all.into_iter().map(|of| Left { of, coming, freed: 0 }).collect())
 }
 

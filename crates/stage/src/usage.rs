@@ -185,7 +185,7 @@ fn look(
         (usage.owner, usage.group) = (Some(meta.uid), Some(meta.gid));
         usage.mode = Some(format!("{:04o}", meta.mode));
     }
-    let used = quota::used(place, terms, cancel)?;
+    let used = quota::used(place, terms, &|| cancel.check())?;
     (usage.quota_used, usage.user_quota_used) = (used.all, used.own);
     if terms.memory && !stead_store::tier::is_memory(folder) {
         return Err(Error::usage("this folder does not lie in memory").at_path(folder.shown()));

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use stead_core::layout::spaces::Bound;
 use stead_core::layout::{Spaces, Terms};
-use stead_core::{BucketUrl, Cancel, Error, Result, units};
+use stead_core::{BucketUrl, Error, Result, units};
 
 /// Names of a folder that are looked at together.
 const AT_ONCE: usize = 1 << 12;
@@ -90,11 +90,12 @@ pub struct Used {
     pub whole: bool,
 }
 
-/// Looks what lies in a dataspace, if there is a quota. Where it is a file system of its own, that is asked; otherwise all of it is walked through.
+/// Looks what lies in a dataspace, if there is a quota. Where it is a file system of its own, that is asked; otherwise all of it is walked through,
+/// until `check` has an error.
 ///
 /// # Errors
-/// `Cancelled`; those of opening it.
-pub fn used(place: &str, terms: &Terms, cancel: &Cancel) -> Result<Used> {
+/// That one; those of opening it.
+pub fn used(place: &str, terms: &Terms, check: &dyn Fn() -> Result<()>) -> Result<Used> {
     let mut used = Used::default();
     if !has_quota(terms) || BucketUrl::is_meant(place) {
         return Ok(used);
@@ -111,7 +112,7 @@ pub fn used(place: &str, terms: &Terms, cancel: &Cancel) -> Result<Used> {
     }
     if terms.user_quota.is_some() || used.all.is_none() {
         let mut walk = Walk { user: geteuid().as_raw(), several: HashSet::new(), all: 0, own: 0 };
-        walk.folder(&root, root.own_meta()?.dev, DEEPEST, cancel)?;
+        walk.folder(&root, root.own_meta()?.dev, DEEPEST, check)?;
         used.all = terms.quota.and(used.all.or(Some(walk.all)));
         used.own = terms.user_quota.map(|_| walk.own);
     }
@@ -127,11 +128,17 @@ struct Walk {
 }
 
 impl Walk {
-    fn folder(&mut self, folder: &Folder, dev: u64, deep: usize, cancel: &Cancel) -> Result<()> {
+    fn folder(
+        &mut self,
+        folder: &Folder,
+        dev: u64,
+        deep: usize,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
         // What cannot be looked at is not counted; what goes meanwhile does not, either.
         let Ok(lists) = folder.names(AT_ONCE) else { return Ok(()) };
         for list in lists {
-            cancel.check()?;
+            check()?;
             for name in list.unwrap_or_default() {
                 let Ok(Some(meta)) = folder.meta_on(&name, dev) else { continue };
                 // What is on its way is counted as a whole, by the journal.
@@ -150,7 +157,7 @@ impl Walk {
                     && deep > 0
                     && let Ok(inner) = folder.enter(&name)
                 {
-                    self.folder(&inner, dev, deep - 1, cancel)?;
+                    self.folder(&inner, dev, deep - 1, check)?;
                 }
             }
         }
@@ -180,9 +187,9 @@ pub struct Left {
 ///
 /// # Errors
 /// Those of [`used`].
-pub fn left(rule: &Rule, cancel: &Cancel) -> Result<Vec<Left>> {
+pub fn left(rule: &Rule, check: &dyn Fn() -> Result<()>) -> Result<Vec<Left>> {
     let Rule { place, terms, .. } = rule;
-    let Used { all, own, whole } = used(place, terms, cancel)?;
+    let Used { all, own, whole } = used(place, terms, check)?;
     let all = [(terms.quota, all, true, whole), (terms.user_quota, own, false, false)];
     let left = all.into_iter().filter_map(|(quota, used, is_of_all, whole)| {
         Some(Left { quota: quota?, used: used?, is_of_all, whole })
@@ -219,7 +226,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_str().unwrap();
         let terms = Terms { user_quota: Some(1), quota: Some(1), ..Terms::default() };
-        let count = || used(path, &terms, &Cancel::new()).unwrap().own.unwrap();
+        let count = || used(path, &terms, &|| Ok(())).unwrap().own.unwrap();
         let empty = count();
         std::fs::create_dir(dir.path().join("a")).unwrap();
         std::fs::write(dir.path().join("a/f"), vec![1; 100_000]).unwrap();
@@ -229,12 +236,11 @@ mod tests {
         std::os::unix::fs::symlink("/", dir.path().join("out")).unwrap();
         std::fs::write(dir.path().join(".stead-x"), vec![1; 100_000]).unwrap();
         assert!(count() - one < 50_000, "{} {one}", count());
-        assert_eq!(used(path, &Terms::default(), &Cancel::new()).unwrap(), Used::default());
-        let stopped = Cancel::new();
-        stopped.cancel();
+        assert_eq!(used(path, &Terms::default(), &|| Ok(())).unwrap(), Used::default());
+        let stopped = || -> Result<()> { Err(Error::cancelled()) };
         assert_eq!(used(path, &terms, &stopped).unwrap_err().kind(), Kind::Cancelled);
         let rule = Rule { name: "s".into(), place: path.into(), terms };
-        let left = left(&rule, &Cancel::new()).unwrap();
+        let left = left(&rule, &|| Ok(())).unwrap();
         assert_eq!(left.iter().map(Left::bytes).collect::<Vec<_>>(), [0, 0]);
         let says = left.iter().map(|left| left.shortage("s", 5));
         let whose = ["which has 1 B for all users together: ", "which has 1 B for each user: "];

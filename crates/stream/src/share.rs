@@ -297,7 +297,23 @@ fn run(both: &Bounds, block: &Bounds, wanted: &Bounds, element: u64) -> u64 {
 /// A reader, and what it will want.
 struct Wants {
     taker: Taker,
-    boxes: Vec<Noted>,
+    boxes: Boxes,
+}
+
+/// Which boxes a reader will want.
+enum Boxes {
+    Noted(Vec<Noted>),
+    /// The rows of a rank of so many. There may be many ranks, and variables: only those of one are in memory at a time.
+    Rows(u64, u64),
+}
+
+impl Boxes {
+    fn all(self, layout: &Layout) -> Vec<Noted> {
+        match self {
+            Boxes::Noted(all) => all,
+            Boxes::Rows(rank, ranks) => rows(layout, rank, ranks),
+        }
+    }
 }
 
 /// The rows of all variables that are those of a rank.
@@ -325,7 +341,7 @@ fn last(seat: &board::Seat, mut pages: Vec<Page>) -> Option<Page> {
 }
 
 impl Seen {
-    fn wants(&self, found: &Found, layout: &Layout, more: u64) -> Vec<Wants> {
+    fn wants(&self, found: &Found, more: u64) -> Vec<Wants> {
         let mut all = Vec::new();
         let size =
             |group: &str| self.members.iter().find(|m| m.name == group).map_or(1, |m| m.size);
@@ -335,9 +351,9 @@ impl Seen {
             // One that is given a step is done with it when it asks for another one.
             let is_done = seat.had > 1 || (seat.had == 1 && seat.step >= self.complete);
             let (basis, boxes, unknown) = match page {
-                Some(page) => (Basis::Step(page.step), page.boxes, page.more),
-                None if is_done => (Basis::Nothing, Vec::new(), 0),
-                None => (Basis::Rows, rows(layout, seat.rank, size(&group)), 0),
+                Some(page) => (Basis::Step(page.step), Boxes::Noted(page.boxes), page.more),
+                None if is_done => (Basis::Nothing, Boxes::Noted(Vec::new()), 0),
+                None => (Basis::Rows, Boxes::Rows(seat.rank, size(&group)), 0),
             };
             let process = match seat.elsewhere {
                 Some(Elsewhere { process, .. }) => process,
@@ -354,12 +370,12 @@ impl Seen {
         for members in &self.members {
             for rank in &members.awaited {
                 let taker = taker(members.name.clone(), *rank, Basis::Rows, 0);
-                all.push(Wants { taker, boxes: rows(layout, *rank, members.size) });
+                all.push(Wants { taker, boxes: Boxes::Rows(*rank, members.size) });
             }
         }
         for rank in 0..more.min(MOST) {
             let taker = taker("assumed".to_owned(), rank, Basis::Rows, 0);
-            all.push(Wants { taker, boxes: rows(layout, rank, more) });
+            all.push(Wants { taker, boxes: Boxes::Rows(rank, more) });
         }
         all.sort_by(|a, b| (&a.taker.group, a.taker.rank).cmp(&(&b.taker.group, b.taker.rank)));
         all
@@ -373,10 +389,10 @@ impl Seen {
         let layout = Layout::new(self)?;
         let mut writers = layout.writers.clone();
         let (mut readers, mut pulls, mut pieces) = (Vec::new(), Vec::new(), Vec::new());
-        for Wants { mut taker, boxes } in self.wants(found, &layout, more) {
+        for Wants { mut taker, boxes } in self.wants(found, more) {
             let (mut sums, is_sent) = (BTreeMap::<usize, Sum>::new(), taker.is_elsewhere);
             let mut small: BTreeMap<usize, Sum> = BTreeMap::new();
-            for Noted { name, bounds, is_fixed } in boxes {
+            for Noted { name, bounds, is_fixed } in boxes.all(&layout) {
                 let place = layout.names.get(&name).copied();
                 let Some((at, laid)) = place.and_then(|at| Some((at, layout.list.get(at)?))) else {
                     continue;

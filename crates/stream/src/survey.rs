@@ -457,7 +457,8 @@ fn each<T: Send, R>(
     let answers = (0..count).map(|_| None).collect();
     let (done, changed) = (Mutex::new(Done { left: count, answers }), Condvar::new());
     let work = || {
-        loop {
+        // Who was not asked in time has not answered: nobody takes a connection for that.
+        while !ending.is_cancelled() && !theirs.left().is_zero() {
             let which = next.fetch_add(1, Ordering::Relaxed);
             if which >= count {
                 break;

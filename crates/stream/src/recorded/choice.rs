@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 use stead_core::layout::Spaces;
 use stead_core::units::format_size;
-use stead_core::{BucketUrl, Cancel, Error, Kind, Result};
+use stead_core::{BucketUrl, Error, Kind, Result};
 use stead_store::region::SPACE;
 use stead_store::{Folder, Root, process, quota, tier};
 
@@ -49,8 +49,7 @@ impl Choice<'_> {
                 if let Some(at) = spot::told(memory)? {
                     return Ok(at);
                 }
-                let at = self.choose(stop)?;
-                spot::found(&at, self.card)?;
+                let at = self.choose(until, stop)?;
                 spot::tell(memory, &at)?;
                 return Ok(at);
             }
@@ -69,11 +68,19 @@ impl Choice<'_> {
     }
 
     /// A folder of this stream alone in the first dataspace that has room.
-    fn choose(&self, stop: &Stop) -> Result<Folder> {
+    fn choose(&self, until: Instant, stop: &Stop) -> Result<Folder> {
         let mut why = Vec::new();
-        for name in order(self.spaces) {
+        let check = || -> Result<()> {
             stop.check()?;
-            match self.look(name) {
+            if clock::now() < until {
+                return Ok(());
+            }
+            Err(Error::new(Kind::Timeout, "what lies there was not looked through in time"))
+        };
+        for name in order(self.spaces) {
+            let looked = self.look(name, &check);
+            stop.check()?;
+            match looked {
                 Ok(Ok(root)) => match self.make(&root) {
                     Ok(folder) => return Ok(folder),
                     Err(e) => why.push(format!("'{name}': {}", e.message())),
@@ -101,7 +108,11 @@ impl Choice<'_> {
     }
 
     /// The folder of a dataspace, or what is left there if that is too little.
-    fn look(&self, name: &str) -> Result<std::result::Result<Folder, u64>> {
+    fn look(
+        &self,
+        name: &str,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<std::result::Result<Folder, u64>> {
         let root = Root::open(self.spaces, name)?.folder();
         if tier::is_memory(&root) {
             return Err(Error::usage("it lies in memory"));
@@ -111,19 +122,28 @@ impl Choice<'_> {
             if left < self.bytes {
                 break;
             }
-            for of in quota::left(&rule, &Cancel::new())? {
+            for of in quota::left(&rule, check)? {
                 left = left.min(of.bytes());
             }
         }
         Ok(if left < self.bytes { Err(left) } else { Ok(root) })
     }
 
-    /// Makes the folder: no other user looks into it, and no other run of a stream has it.
+    /// Makes the folder: no other user looks into it, no other run of a stream has it, and it says of which one it is.
     fn make(&self, root: &Folder) -> Result<Folder> {
         let hint = "name a folder with spill";
         let all = home::private(root, &format!(".spilled-{}", process::user()), hint)?;
         let called: String = self.card.name.chars().take(MOST).collect();
-        home::private(&all, &format!("{called}-{:016x}", self.card.run()), hint)
+        let name = format!("{called}-{:016x}", self.card.run());
+        let at = home::private(&all, &name, hint)?;
+        match spot::found(&at, self.card) {
+            Ok(()) => Ok(at),
+            Err(e) => {
+                // Nobody is told of it, and what another node has there stays.
+                let _ = all.remove_folder(OsStr::new(&name));
+                Err(e)
+            }
+        }
     }
 }
 
