@@ -156,7 +156,8 @@ impl Client {
     }
 
     fn once(path: &Path, patience: Option<&Patience>) -> Result<Option<Client>> {
-        let Some(stream) = socket::connect(path)? else { return Ok(None) };
+        let most = patience.map_or(ANSWERS_WITHIN, |patience| patience.left().min(ANSWERS_WITHIN));
+        let Some(stream) = socket::connect(path, most)? else { return Ok(None) };
         Client::begin(stream, path, None, patience).map(Some)
     }
 

@@ -1,7 +1,10 @@
 //! The socket of a node: where it is, who is at its other end.
 
+use crate::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt::socket_peercred;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use rustix::process::geteuid;
 use std::fs::Permissions;
 use std::io::ErrorKind;
@@ -15,6 +18,9 @@ use stead_store::space;
 
 /// The socket of the daemon that serves all users.
 pub(crate) const SYSTEM: &str = "/run/stead/steadd.sock";
+
+/// How long a daemon that begins waits for another one that has its socket.
+const LISTENS_WITHIN: Duration = Duration::from_secs(2);
 
 /// That of a user's own daemon: `$STEAD_SOCKET`, or `steadd.sock` in the folder `stead` of `$XDG_RUNTIME_DIR`.
 ///
@@ -71,7 +77,8 @@ pub(crate) fn listen(path: &Path, all: bool) -> Result<UnixListener> {
             return Err(Error::usage("something that is no socket has this name").at_path(path));
         }
         Ok(_) => {
-            if UnixStream::connect(path).is_ok() {
+            // One that takes nobody, as it is stopped, is there as well.
+            if !matches!(knock(path, LISTENS_WITHIN), Err(e) if e != Errno::AGAIN) {
                 return Err(Error::usage("another daemon listens there").at_path(path).with_hint(
                     "end it first, or name another socket and another folder for the state",
                 ));
@@ -95,17 +102,42 @@ pub(crate) fn listen(path: &Path, all: bool) -> Result<UnixListener> {
     Ok(listener)
 }
 
+/// Connects to a socket, as soon as those have been taken who have come before.
+fn knock(path: &Path, within: Duration) -> rustix::io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(path)?;
+    let until = clock::now() + within;
+    loop {
+        let socket =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        // No time at all would be no end.
+        let left = until.saturating_duration_since(clock::now()).max(Duration::from_millis(1));
+        set_socket_timeout(&socket, Timeout::Send, Some(left))?;
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => {
+                set_socket_timeout(&socket, Timeout::Send, None)?;
+                return Ok(UnixStream::from(socket));
+            }
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
 /// Connects to a socket, if somebody listens there.
 ///
 /// # Errors
-/// `Permission` if it belongs to a user who is neither this one nor root; system errors.
-pub(crate) fn connect(path: &Path) -> Result<Option<UnixStream>> {
-    let stream = match UnixStream::connect(path) {
+/// `Permission` if it belongs to a user who is neither this one nor root; `Timeout` if nobody takes the connection within this time; system
+/// errors.
+pub(crate) fn connect(path: &Path, within: Duration) -> Result<Option<UnixStream>> {
+    let stream = match knock(path, within) {
         Ok(stream) => stream,
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
-            return Ok(None);
+        Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
+        Err(Errno::AGAIN) => {
+            return Err(Error::new(Kind::Timeout, "the daemon takes no connections")
+                .at_path(path)
+                .with_hint("is it stopped? STEAD_SOCKET=none does without it"));
         }
-        Err(e) => return Err(Error::io("connect to", path, e)),
+        Err(e) => return Err(Error::io("connect to", path, e.into())),
     };
     let peer =
         socket_peercred(&stream).map_err(|e| Error::io("ask who listens on", path, e.into()))?;
@@ -154,19 +186,44 @@ pub(crate) fn is_gone(fd: &impl AsFd) -> bool {
 mod tests {
     use super::*;
 
+    const SOON: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn who_takes_no_connections_is_not_waited_for_without_an_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let stopped =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        rustix::net::bind(&stopped, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&stopped, 1).unwrap();
+        let soon = Duration::from_millis(50);
+        let mut came = Vec::new();
+        let e = loop {
+            match connect(&path, soon) {
+                Ok(stream) => came.push(stream.unwrap()),
+                Err(e) => break e,
+            }
+            assert!(came.len() < 100);
+        };
+        assert!(e.kind() == Kind::Timeout && !came.is_empty(), "{e}");
+        // Nor is its place taken.
+        assert_eq!(listen(&path, false).unwrap_err().kind(), Kind::Usage);
+    }
+
     #[test]
     fn one_daemon_listens() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/er/s");
-        assert!(connect(&path).unwrap().is_none());
+        assert!(connect(&path, SOON).unwrap().is_none());
         let first = listen(&path, false).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(connect(&path).unwrap().is_some());
+        assert!(connect(&path, SOON).unwrap().is_some());
         assert_eq!(listen(&path, false).unwrap_err().kind(), Kind::Usage);
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
         drop(first);
         // What a daemon has left that was killed is nobody's.
-        assert!(connect(&path).unwrap().is_none());
+        assert!(connect(&path, SOON).unwrap().is_none());
         listen(&path, true).unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, "x").unwrap();
