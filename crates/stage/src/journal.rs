@@ -660,7 +660,9 @@ fn told(error: &Error) -> String {
 }
 
 fn no_transfer(id: i64) -> Error {
-    Error::usage(format!("there is no transfer {id}")).with_hint("stead stage --list shows them")
+    Error::usage(format!("there is no transfer {id}")).with_hint(
+        "stead stage --list shows those of this user, stead admin transfers those of others",
+    )
 }
 
 fn failure(path: &Path, doing: &str, e: &rusqlite::Error) -> Error {
