@@ -29,7 +29,7 @@ PICTURES = {
     ("docs/json.md", "{"): "an outline; the tables below it are compared with reports",
     ("docs/limits.md", "stead: FILE:LINE: column 'NAME': what is wrong"): "the shape of a message; tests/oracle/test_errors.py has messages",
     ("docs/protocol.md", '{"protocol": 1, "version": "0.1.0", "node": "node7", "user": 1000, "drained": false, "job": null}'): "tests/faults/test_daemon.py has this page",
-    ("docs/protocol.md", '{"failed": {"kind": "usage", "message": "there is no transfer 9", "hint": "stead stage --list shows them"}}'): "the same",
+    ("docs/protocol.md", '{"failed": {"kind": "usage", "message": "there is no transfer 9", "hint": "stead stage --list shows those of this user, stead admin transfers those of others"}}'): "the same",
     ("docs/protocol.md", '{"action": "copy", "sources": ["/data/a.h5", "nvme0://run1/"], "target": "lustre://run1/",'): "the same",
     ("docs/staging.md", "stead persist store nvme0://run1 --expires 30d"): "tests/faults/test_admin.py gives such, to another user",
     ("docs/staging.md", """aws s3api put-bucket-lifecycle-configuration --bucket BUCKET --lifecycle-configuration '{"Rules": [{"ID": "unfinished","""): "a tool of others",
