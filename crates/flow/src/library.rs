@@ -3,6 +3,7 @@
 //! What a function does with the memory that it is given cannot be looked into. So libraries are loaded only where somebody says that they are
 //! to be, by the path that the graph has for them and by no other one: no variable of the environment says where they are looked for.
 
+use crate::check::retold;
 use crate::graph::{Graph, Operator};
 use crate::op::{Function, Given, Home, Wanted, home};
 use crate::run::Functions;
@@ -103,13 +104,8 @@ pub fn load(graph: &Graph, folder: &Path, functions: &mut Functions) -> Result<(
             continue;
         }
         let Home::Library(path, symbol) = home(function) else { continue };
-        let loaded = function_in(path, symbol, folder).map_err(|e| {
-            let told = Error::new(e.kind(), format!("node '{name}': {}", e.message()));
-            match e.hint() {
-                Some(hint) => told.with_hint(hint),
-                None => told,
-            }
-        })?;
+        let loaded = function_in(path, symbol, folder)
+            .map_err(|e| retold(&e, format!("node '{name}': {}", e.message())))?;
         // SAFETY: whoever has it loaded says that it is a function of this sort, which takes no memory of its own.
         let loaded = unsafe { of_c(function, loaded, std::ptr::null_mut()) };
         functions.insert(function.clone(), loaded);
