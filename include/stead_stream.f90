@@ -572,7 +572,8 @@ contains
 
     ! Takes the place of a rank of a group of readers of a stream, or of the steps that were recorded in a folder; what is not said is as
     ! in C. `dataspaces` are as for a writer; `nodes` are those of the pool of daemons that writers may be on: none are asked if there are
-    ! none, and all if they are not said.
+    ! none, and all if they are not said. None are an array without elements, `character(1) :: none(0)`: for gfortran `[character(1) ::]` is
+    ! not said.
     subroutine stead_reader_open(name, reader, status, rank, ranks, timeout_ms, group, start, behind, threads, coupling, &
             dataspaces, nodes)
         character(*), intent(in) :: name

@@ -16,7 +16,7 @@
 ! SPDX-License-Identifier: Apache-2.0 OR MIT
 module stead_stream_told
     use, intrinsic :: iso_c_binding
-    use stead_stream_c, only: c_find, c_texts, put_texts, read_text, step_variable, take_text
+    use stead_stream_c, only: c_find, c_texts, put_texts, read_text, reversed, step_variable, take_text
     implicit none
     private
     public :: stead_writer_attribute, stead_step_attribute, stead_step_attribute_key
@@ -140,27 +140,27 @@ module stead_stream_told
             type(c_ptr), value :: step
         end function
 
-        integer(c_int) function c_events(writer, json, error) bind(C, name='stead_stream_writer_events')
+        integer(c_int) function c_events(object, json, error) bind(C, name='stead_stream_writer_events')
             import :: c_int, c_ptr
-            type(c_ptr), value :: writer, error
+            type(c_ptr), value :: object, error
             type(c_ptr), intent(inout) :: json
         end function
 
-        integer(c_int) function c_writer_report(writer, json, error) bind(C, name='stead_stream_writer_report')
+        integer(c_int) function c_writer_report(object, json, error) bind(C, name='stead_stream_writer_report')
             import :: c_int, c_ptr
-            type(c_ptr), value :: writer, error
+            type(c_ptr), value :: object, error
             type(c_ptr), intent(inout) :: json
         end function
 
-        integer(c_int) function c_reader_report(reader, json, error) bind(C, name='stead_stream_reader_report')
+        integer(c_int) function c_reader_report(object, json, error) bind(C, name='stead_stream_reader_report')
             import :: c_int, c_ptr
-            type(c_ptr), value :: reader, error
+            type(c_ptr), value :: object, error
             type(c_ptr), intent(inout) :: json
         end function
 
-        integer(c_int) function c_step_report(step, json, error) bind(C, name='stead_stream_step_report')
+        integer(c_int) function c_step_report(object, json, error) bind(C, name='stead_stream_step_report')
             import :: c_int, c_ptr
-            type(c_ptr), value :: step, error
+            type(c_ptr), value :: object, error
             type(c_ptr), intent(inout) :: json
         end function
 
@@ -401,7 +401,7 @@ contains
         integer(c_int64_t), allocatable, intent(out) :: writers(:), starts(:, :), counts(:, :)
         integer(c_int), intent(out) :: status
         type(step_variable) :: found
-        integer(c_size_t) :: room, there
+        integer(c_size_t) :: room, there, i
         room = 0
         status = c_find(step, trim(name) // c_null_char, found, c_sizeof(found), c_null_ptr)
         allocate(writers(room), starts(found%ndim, room), counts(found%ndim, room))
@@ -413,8 +413,10 @@ contains
         deallocate(writers, starts, counts)
         allocate(writers(room), starts(found%ndim, room), counts(found%ndim, room))
         status = c_parts(step, trim(name) // c_null_char, room, writers, starts, counts, there, c_null_ptr)
-        starts(:, :) = starts(found%ndim:1:-1, :) + 1
-        counts(:, :) = counts(found%ndim:1:-1, :)
+        do i = 1, room
+            starts(:, i) = reversed(starts(:, i)) + 1
+            counts(:, i) = reversed(counts(:, i))
+        end do
     end subroutine
 
     ! The bytes of the arrays that writers have put into a step.
@@ -429,15 +431,24 @@ contains
         stead_step_completed_at = c_completed_at(step)
     end function
 
+    ! What an object tells of itself.
+    subroutine tell(ask, object, json, status)
+        procedure(c_events) :: ask
+        type(c_ptr), intent(in) :: object
+        character(:), allocatable, intent(out) :: json
+        integer(c_int), intent(out) :: status
+        type(c_ptr) :: text
+        text = c_null_ptr
+        status = ask(object, text, c_null_ptr)
+        call take_text(text, json)
+    end subroutine
+
     ! What has become of readers since this was asked last, as JSON: who has come, who has closed the stream, who has ended without a word.
     subroutine stead_writer_events(writer, json, status)
         type(c_ptr), intent(in) :: writer
         character(:), allocatable, intent(out) :: json
         integer(c_int), intent(out) :: status
-        type(c_ptr) :: text
-        text = c_null_ptr
-        status = c_events(writer, text, c_null_ptr)
-        call take_text(text, json)
+        call tell(c_events, writer, json, status)
     end subroutine
 
     ! What a writer has done so far, as JSON.
@@ -445,10 +456,7 @@ contains
         type(c_ptr), intent(in) :: writer
         character(:), allocatable, intent(out) :: json
         integer(c_int), intent(out) :: status
-        type(c_ptr) :: text
-        text = c_null_ptr
-        status = c_writer_report(writer, text, c_null_ptr)
-        call take_text(text, json)
+        call tell(c_writer_report, writer, json, status)
     end subroutine
 
     ! What a reader has done so far, as JSON.
@@ -456,10 +464,7 @@ contains
         type(c_ptr), intent(in) :: reader
         character(:), allocatable, intent(out) :: json
         integer(c_int), intent(out) :: status
-        type(c_ptr) :: text
-        text = c_null_ptr
-        status = c_reader_report(reader, text, c_null_ptr)
-        call take_text(text, json)
+        call tell(c_reader_report, reader, json, status)
     end subroutine
 
     ! What a step has cost its reader so far, as JSON.
@@ -467,51 +472,53 @@ contains
         type(c_ptr), intent(in) :: step
         character(:), allocatable, intent(out) :: json
         integer(c_int), intent(out) :: status
-        type(c_ptr) :: text
-        text = c_null_ptr
-        status = c_step_report(step, text, c_null_ptr)
-        call take_text(text, json)
+        call tell(c_step_report, step, json, status)
     end subroutine
 
     ! Whose streams are told of, of these texts.
-    function survey_of(spaces, others, are_named) result(survey)
+    function survey_of(spaces, others, are_named, timeout_ms) result(survey)
         type(c_texts), intent(in), target :: spaces, others
         logical, intent(in) :: are_named
+        integer(c_int64_t), intent(in), optional :: timeout_ms
         type(c_survey) :: survey
         survey%size = c_sizeof(survey)
         survey%dataspaces = c_loc(spaces%places)
         survey%dataspaces_count = spaces%count
         if (are_named) survey%nodes = c_loc(others%places)
         if (are_named) survey%nodes_count = others%count
+        if (present(timeout_ms)) survey%timeout_ms = timeout_ms
     end function
 
     ! The streams of this user on this node, and on others of a pool, as JSON. `dataspaces` are folders such as 'memory=/dev/shm/me', before
-    ! those that are configured, here and below; `nodes` are the other nodes that are asked, all unless told otherwise.
-    subroutine stead_stream_list(json, status, dataspaces, nodes)
+    ! those that are configured, here and below; `nodes` are the other nodes that are asked, as stead_reader_open has them, and `timeout_ms`
+    ! how long they are waited for, ten seconds unless told otherwise.
+    subroutine stead_stream_list(json, status, dataspaces, nodes, timeout_ms)
         character(:), allocatable, intent(out) :: json
         integer(c_int), intent(out) :: status
         character(*), intent(in), optional :: dataspaces(:), nodes(:)
+        integer(c_int64_t), intent(in), optional :: timeout_ms
         type(c_texts), target :: spaces, others
         type(c_ptr) :: text
         text = c_null_ptr
         call put_texts(spaces, dataspaces)
         call put_texts(others, nodes)
-        status = c_list(survey_of(spaces, others, present(nodes)), text, c_null_ptr)
+        status = c_list(survey_of(spaces, others, present(nodes), timeout_ms), text, c_null_ptr)
         call take_text(text, json)
     end subroutine
 
     ! What there is to know of a stream, or of the steps that were recorded in a folder, as JSON: its steps, its variables, who writes and reads.
-    subroutine stead_stream_describe(name, json, status, dataspaces, nodes)
+    subroutine stead_stream_describe(name, json, status, dataspaces, nodes, timeout_ms)
         character(*), intent(in) :: name
         character(:), allocatable, intent(out) :: json
         integer(c_int), intent(out) :: status
         character(*), intent(in), optional :: dataspaces(:), nodes(:)
+        integer(c_int64_t), intent(in), optional :: timeout_ms
         type(c_texts), target :: spaces, others
         type(c_ptr) :: text
         text = c_null_ptr
         call put_texts(spaces, dataspaces)
         call put_texts(others, nodes)
-        status = c_describe(survey_of(spaces, others, present(nodes)), trim(name) // c_null_char, text, c_null_ptr)
+        status = c_describe(survey_of(spaces, others, present(nodes), timeout_ms), trim(name) // c_null_char, text, c_null_ptr)
         call take_text(text, json)
     end subroutine
 
@@ -530,12 +537,13 @@ contains
     end subroutine
 
     ! Who will get what from whom of a step of a stream, as JSON. So many `readers` are assumed beside those that are there.
-    subroutine stead_stream_explain(name, json, status, readers, dataspaces, nodes)
+    subroutine stead_stream_explain(name, json, status, readers, dataspaces, nodes, timeout_ms)
         character(*), intent(in) :: name
         character(:), allocatable, intent(out) :: json
         integer(c_int), intent(out) :: status
         integer(c_int64_t), intent(in), optional :: readers
         character(*), intent(in), optional :: dataspaces(:), nodes(:)
+        integer(c_int64_t), intent(in), optional :: timeout_ms
         type(c_texts), target :: spaces, others
         type(c_ptr) :: text
         integer(c_int64_t) :: more
@@ -544,7 +552,7 @@ contains
         if (present(readers)) more = readers
         call put_texts(spaces, dataspaces)
         call put_texts(others, nodes)
-        status = c_explain(survey_of(spaces, others, present(nodes)), trim(name) // c_null_char, more, text, c_null_ptr)
+        status = c_explain(survey_of(spaces, others, present(nodes), timeout_ms), trim(name) // c_null_char, more, text, c_null_ptr)
         call take_text(text, json)
     end subroutine
 

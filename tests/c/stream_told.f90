@@ -12,6 +12,8 @@ program told_of_streams
     integer(c_int64_t), parameter :: one = 1, two = 2, nx = 4, ny = 3, wait = 60000
     character(1024) :: memory, disk
     character(1040) :: spaces(2)
+    ! No nodes.
+    character(1) :: none(0)
 
     call get_command_argument(1, memory)
     call get_command_argument(2, disk)
@@ -52,7 +54,7 @@ contains
         call stead_writer_attribute(writer, t, 'weights', [0.25_c_double, 0.5_c_double, 0.125_c_double], status)
         call must(status)
         ! No nodes are asked.
-        call stead_reader_open('told', reader, status, timeout_ms=wait, dataspaces=spaces, nodes=[character(8) ::])
+        call stead_reader_open('told', reader, status, timeout_ms=wait, dataspaces=spaces, nodes=none)
         call must(status)
         do number = 0, 2
             field = elements(number)
@@ -324,7 +326,7 @@ contains
     subroutine which_streams_there_are()
         character(:), allocatable :: json
         integer(c_int) :: status
-        call stead_stream_list(json, status, spaces)
+        call stead_stream_list(json, status, spaces, nodes=none, timeout_ms=wait)
         call must(status)
         call has(json, '"other"')
         call stead_stream_describe('other', json, status, spaces)

@@ -164,7 +164,8 @@ pub unsafe extern "C" fn stead_flow_load(
         let face = table::get::<FlowFace>(flow)?;
         let mut functions = face.functions.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // What a library does when it is loaded may use this flow.
-        load(&face.graph, &face.folder, &mut functions)?;
+        // SAFETY: the caller keeps what the header says of the libraries.
+        unsafe { load(&face.graph, &face.folder, &mut functions)? };
         let mut known = face.functions.lock().unwrap_or_else(PoisonError::into_inner);
         functions.into_iter().for_each(|(name, call)| {
             known.entry(name).or_insert(call);

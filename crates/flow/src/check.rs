@@ -84,12 +84,7 @@ pub struct Node {
 impl Node {
     /// An error of this node, which names it.
     pub fn error(&self, e: Error) -> Error {
-        let said = format!("node '{}' ({}): {}", self.name, self.op.describe(), e.message());
-        let told = Error::new(e.kind(), said);
-        match e.hint() {
-            Some(hint) => told.with_hint(hint),
-            None => told,
-        }
+        retold(&e, format!("node '{}' ({}): {}", self.name, self.op.describe(), e.message()))
     }
 }
 
@@ -288,7 +283,12 @@ fn in_node(name: &str, op: &Operator, e: Error) -> Error {
 }
 
 fn in_output(stream: &str, e: Error) -> Error {
-    let told = Error::new(e.kind(), format!("stream '{stream}' that is written: {}", e.message()));
+    retold(&e, format!("stream '{stream}' that is written: {}", e.message()))
+}
+
+/// An error in other words, with its hint.
+pub fn retold(e: &Error, message: String) -> Error {
+    let told = Error::new(e.kind(), message);
     match e.hint() {
         Some(hint) => told.with_hint(hint),
         None => told,

@@ -3,6 +3,7 @@
 //! What a function does with the memory that it is given cannot be looked into. So libraries are loaded only where somebody says that they are
 //! to be, by the path that the graph has for them and by no other one: no variable of the environment says where they are looked for.
 
+use crate::check::retold;
 use crate::graph::{Graph, Operator};
 use crate::op::{Function, Given, Home, Wanted, home};
 use crate::run::Functions;
@@ -91,26 +92,24 @@ pub unsafe fn of_c(name: &str, function: CFunction, user: *mut c_void) -> Functi
 /// Loads the functions that a graph names in libraries, such as `libheat.so:warmer`, and that are not among these yet. Paths are relative to
 /// a folder: that of the graph's file. What is loaded stays so until the process ends.
 ///
-/// The code of the libraries is run with the rights of this process, and has to have functions as `stead_flow_fn` of `stead.h` says: whoever
-/// calls this trusts them.
-///
 /// # Errors
 /// `NotFound` if a library or a function in it is not there; `Usage` for what cannot be loaded, with the reason. They name the node.
-pub fn load(graph: &Graph, folder: &Path, functions: &mut Functions) -> Result<()> {
+///
+/// # Safety
+/// The code of the libraries is run with the rights of this process, when they are loaded and when the flow runs: they are trusted, as whoever
+/// gives the graph is that names them. What it names in them are functions as `stead_flow_fn` of `stead.h`, which do what [`of_c`] says
+/// with NULL as `user`.
+pub unsafe fn load(graph: &Graph, folder: &Path, functions: &mut Functions) -> Result<()> {
     for (name, op) in &graph.node {
         let Operator::Map { function, .. } = op else { continue };
         if functions.contains_key(function) {
             continue;
         }
         let Home::Library(path, symbol) = home(function) else { continue };
-        let loaded = function_in(path, symbol, folder).map_err(|e| {
-            let told = Error::new(e.kind(), format!("node '{name}': {}", e.message()));
-            match e.hint() {
-                Some(hint) => told.with_hint(hint),
-                None => told,
-            }
-        })?;
-        // SAFETY: whoever has it loaded says that it is a function of this sort, which takes no memory of its own.
+        // SAFETY: the caller trusts the library, and says that it is a function of this sort.
+        let loaded = unsafe { function_in(path, symbol, folder) }
+            .map_err(|e| retold(&e, format!("node '{name}': {}", e.message())))?;
+        // SAFETY: the same; it is given nothing as `user`.
         let loaded = unsafe { of_c(function, loaded, std::ptr::null_mut()) };
         functions.insert(function.clone(), loaded);
     }
@@ -118,7 +117,10 @@ pub fn load(graph: &Graph, folder: &Path, functions: &mut Functions) -> Result<(
 }
 
 /// A function in a library.
-fn function_in(path: &str, symbol: &str, folder: &Path) -> Result<CFunction> {
+///
+/// # Safety
+/// As of [`load`].
+unsafe fn function_in(path: &str, symbol: &str, folder: &Path) -> Result<CFunction> {
     // The linker looks for what has no folder in its name where the environment says.
     let at = absolute(folder.join(path)).map_err(|e| Error::io("find", Path::new(path), e))?;
     if let Err(e) = std::fs::metadata(&at) {
@@ -128,7 +130,7 @@ fn function_in(path: &str, symbol: &str, folder: &Path) -> Result<CFunction> {
     let odd = || Error::usage("a name with a zero byte in it");
     let file = CString::new(at.as_os_str().as_bytes()).map_err(|_| odd())?;
     let name = CString::new(symbol).map_err(|_| odd())?;
-    // SAFETY: a path that ends with a zero byte. What the library does when it is loaded, whoever says so wants.
+    // SAFETY: a path that ends with a zero byte, of a library that the caller trusts.
     let library = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if library.is_null() {
         return Err(Error::usage(format!("cannot load '{}': {}", at.display(), why()))
@@ -141,7 +143,7 @@ fn function_in(path: &str, symbol: &str, folder: &Path) -> Result<CFunction> {
         return Err(Error::new(Kind::NotFound, message)
             .with_hint("it may be static, or one of C++ without extern \"C\""));
     }
-    // SAFETY: it is no NULL, and whoever has it loaded says that it is a function of this sort.
+    // SAFETY: it is no NULL, and the caller says that it is a function of this sort.
     Ok(unsafe { std::mem::transmute::<*mut c_void, CFunction>(function) })
 }
 
@@ -173,7 +175,9 @@ mod tests {
         std::fs::write(folder.path().join("no.so"), "no library").unwrap();
         let ask = |function: &str| {
             let mut functions = Functions::new();
-            load(&graph(function), folder.path(), &mut functions).map(|()| functions.len())
+            // SAFETY: none of them is a library.
+            let loaded = unsafe { load(&graph(function), folder.path(), &mut functions) };
+            loaded.map(|()| functions.len())
         };
         let e = ask("none.so:f").unwrap_err();
         assert_eq!(e.kind(), Kind::NotFound);
@@ -191,7 +195,8 @@ mod tests {
     fn what_is_given_is_not_loaded() {
         let mut functions = Functions::new();
         functions.insert("none.so:f".to_owned(), Arc::new(|_, _, _| Ok(())));
-        load(&graph("none.so:f"), Path::new(""), &mut functions).unwrap();
+        // SAFETY: there is no such library.
+        unsafe { load(&graph("none.so:f"), Path::new(""), &mut functions) }.unwrap();
         assert_eq!(functions.len(), 1);
     }
 

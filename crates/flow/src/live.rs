@@ -1,6 +1,6 @@
 //! What streams have now, before a flow reads them: its types and shapes are checked against that.
 
-use crate::check::Checked;
+use crate::check::{Checked, retold};
 use crate::form::Form;
 use crate::op;
 use stead_core::layout::Spaces;
@@ -9,13 +9,6 @@ use stead_stream::{Definition, Description, Progress, Start, Survey};
 
 /// Variables of a stream that messages name.
 const NAMED: usize = 12;
-
-fn with_hint_of(told: Error, e: &Error) -> Error {
-    match e.hint() {
-        Some(hint) => told.with_hint(hint),
-        None => told,
-    }
-}
 
 /// An error about a variable that is another one than the flow says.
 pub fn unlike(is: &Form, said: &Form) -> Error {
@@ -123,8 +116,7 @@ impl Checked {
             let Some(of) = of else { continue };
             let made = op::forms(&node.op, &of).map_err(|e| {
                 let e = node.error(e);
-                let said = format!("{}; {}", e.message(), self.origins(&node.inputs));
-                with_hint_of(Error::new(e.kind(), said), &e)
+                retold(&e, format!("{}; {}", e.message(), self.origins(&node.inputs)))
             })?;
             let places = forms.iter_mut().skip(node.first).zip(made);
             places.for_each(|(place, made)| *place = Some(made));
@@ -158,8 +150,7 @@ impl Checked {
 
     fn in_variable(&self, source: usize, name: &str, e: &Error) -> Error {
         let stream = self.reads.get(source).map_or("", |read| read.stream.as_str());
-        let said = format!("variable '{name}' of stream '{stream}': {}", e.message());
-        with_hint_of(Error::new(e.kind(), said), e)
+        retold(e, format!("variable '{name}' of stream '{stream}': {}", e.message()))
     }
 
     /// The variables that values are made of, in words.

@@ -168,15 +168,15 @@ pub fn meet(
             };
             let is_last = passes.kernel().is_last();
             is_open |= !is_last;
-            let is_mine = now.plan.owners.get(i) == Some(&ranks.rank());
-            if !is_mine && !now.is_wanted(node) {
+            // Who ends the pass for all does that only if there may be another one.
+            let tells = !is_last && now.plan.owners.get(i) == Some(&ranks.rank());
+            if !tells && !now.is_wanted(node) {
                 if !is_last {
                     awaited.push(Going { place, node: i, passes, inputs });
                 }
                 continue;
             }
             let state = merged(&all, ranks, (place, i), &passes, state)?;
-            let tells = is_mine && !is_last;
             let bytes = match tells {
                 true => encoded(&passes, &state, most).map_err(|e| node.error(e))?,
                 false => Vec::new(),

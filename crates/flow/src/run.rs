@@ -1,6 +1,6 @@
 //! Runs a flow: reads steps of streams, does what nodes do, writes steps of streams.
 
-use crate::check::{Checked, Node, Reading, Writing, check};
+use crate::check::{Checked, Node, Reading, Writing, check, retold};
 use crate::division::{self, Division, Near};
 use crate::form::Form;
 use crate::graph::{Graph, Operator};
@@ -517,11 +517,7 @@ impl State<'_> {
         let number = step.number();
         let said =
             format!("variable '{name}' of stream '{stream}' in step {number}: {}", e.message());
-        let told = Error::new(e.kind(), said);
-        match e.hint() {
-            Some(hint) => told.with_hint(hint),
-            None => told,
-        }
+        retold(&e, said)
     }
 
     /// Looks what the variables are, and plans anew if they are others than before.

@@ -642,7 +642,12 @@ def of_file(path: str) -> Any:
         raise make("not_found", f"there is no file '{path}' of Python, of which the flow has a function", path=path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        # Half of it is none.
+        sys.modules.pop(name, None)
+        raise
     return module
 
 
@@ -691,6 +696,8 @@ def flow(
     named = {node["function"] for node in graph["node"].values() if node["op"] == "map"}
     modules: dict[str, Any] = {}
     for function in sorted(named - set(given)):
-        if ":" in function and not in_library(function.rpartition(":")[0]):
+        where, _, called = function.rpartition(":")
+        # What lacks a half is told by the check of the flow.
+        if where and called and not in_library(where):
             given[function] = loaded(function, folder, modules)
     return Flow(graph, given, os.path.abspath(folder))
