@@ -208,6 +208,10 @@ impl Flow {
 
     /// Checks what there is to read already. What a coupling reads from memory lies where that has its streams.
     fn look_ahead(&self, options: &Options) -> Result<()> {
+        if options.steps.is_some() {
+            // The last step that is there may come after those that are wanted.
+            return Ok(());
+        }
         self.checked.ahead(&options.spaces, options.coupling.is_none())
     }
 
