@@ -37,7 +37,8 @@ aside() {
   shift
   say "$name, beside what follows: $*"
   aside_start[$name]=$SECONDS
-  "$@" >"$logs/${name//[^a-z0-9]/-}.log" 2>&1 </dev/null &
+  # Which passes it on to all that was begun when it is to end.
+  timeout 0 "$@" >"$logs/${name//[^a-z0-9]/-}.log" 2>&1 </dev/null &
   aside_pid[$name]=$!
 }
 gather() {

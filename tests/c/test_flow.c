@@ -1,11 +1,6 @@
 /* Flows within one program: a graph of text, a function of the program, what was done, and what is wrong. */
 
-#include "check.h"
-#include <string.h>
-
-static stead_error *e = NULL;
-static char given[4096];
-static const char *spaces[1] = {given};
+#include "stream.h"
 
 static const char *GRAPH =
     "[read.sim]\n"
@@ -23,14 +18,9 @@ static const char *GRAPH =
 static void simulate(const char *name) {
     const uint64_t shape[1] = {3};
     const double T[3] = {1, 2, 4.5};
-    stead_stream_writer_options o = {0};
-    stead_stream_writer *w = NULL;
+    const stead_stream_writer_options o = writes();
+    stead_stream_writer *w = writer(name, &o);
     uint32_t t = 0;
-    o.size = sizeof o;
-    o.timeout_ms = 60000;
-    o.dataspaces = spaces;
-    o.dataspaces_count = 1;
-    OK(stead_stream_writer_open(name, &o, &w, &e));
     OK(stead_stream_writer_define(w, "T", STEAD_F64, 1, shape, NULL, &t, &e));
     OK(stead_stream_writer_begin(w, NULL, &e));
     OK(stead_stream_writer_put(w, t, NULL, NULL, T, &e));
@@ -65,8 +55,8 @@ static int twice(const stead_flow_array *given_arrays, size_t count, const stead
 static void runs(void) {
     stead_flow_options o = options();
     stead_flow *flow = NULL;
-    stead_stream_reader_options ro = {0};
-    stead_stream_reader *r = NULL;
+    const stead_stream_reader_options ro = reads();
+    stead_stream_reader *r;
     stead_stream_step *step = NULL;
     char *json = NULL;
     double got[3] = {0, 0, 0};
@@ -82,11 +72,7 @@ static void runs(void) {
     SAYS(json, "\"bytes\": 32");
     stead_text_free(json);
     CHECK(calls == 1);
-    ro.size = sizeof ro;
-    ro.timeout_ms = 60000;
-    ro.dataspaces = spaces;
-    ro.dataspaces_count = 1;
-    OK(stead_stream_reader_open("out", &ro, &r, &e));
+    r = reader("out", &ro);
     OK(stead_stream_reader_next(r, &step, &e));
     OK(stead_stream_step_get_into(step, "twice", NULL, NULL, got, sizeof got, &e));
     CHECK(got[0] == 2 && got[1] == 4 && got[2] == 9);
@@ -132,8 +118,8 @@ static void refuses(void) {
 static void loads(const char *file) {
     stead_flow_options o = options();
     stead_flow *flow = NULL;
-    stead_stream_reader_options ro = {0};
-    stead_stream_reader *r = NULL;
+    const stead_stream_reader_options ro = reads();
+    stead_stream_reader *r;
     stead_stream_step *step = NULL;
     double got[3] = {0, 0, 0};
     OK(stead_flow_open(file, &flow, &e));
@@ -142,11 +128,7 @@ static void loads(const char *file) {
     OK(stead_flow_load(flow, &e));
     simulate("sim");
     OK(stead_flow_run(flow, &o, NULL, &e));
-    ro.size = sizeof ro;
-    ro.timeout_ms = 60000;
-    ro.dataspaces = spaces;
-    ro.dataspaces_count = 1;
-    OK(stead_stream_reader_open("warm", &ro, &r, &e));
+    r = reader("warm", &ro);
     OK(stead_stream_reader_next(r, &step, &e));
     OK(stead_stream_step_get_into(step, "T", NULL, NULL, got, sizeof got, &e));
     CHECK(got[0] == 2 && got[1] == 3 && got[2] == 5.5);

@@ -66,7 +66,7 @@ def test_cpp(installed, tmp_path, memory, standard):
 
 
 def test_cpp_under_valgrind(installed, tmp_path, memory):
-    program = installed.compile(HERE / "stream.cpp", tmp_path)
+    program = installed.compile(HERE / "stream.cpp", tmp_path, standard="c++20")
     assert " 0 failed" in installed.run(*VALGRIND, program, memory, cwd=tmp_path)
 
 

@@ -3,9 +3,9 @@
     scheduled.py write STEPS BY [WORD=VALUE]...   writes so many steps, each rank its rows, and says which readers have gone
     scheduled.py read STEPS BY [WORD=VALUE]...    reads them, each rank its columns, and says which it had, and of what error it was told
 
-BY is how they know each other: `tasks` by what Slurm tells, `ranks` by MPI, `part` by MPI on several nodes. Each says `begun` at first. In step `at` each says `half` and goes on when
-there is a file `go`: who writes has not ended the step then. Who writes waits with `gone=N` until it has been told of so many readers that are gone.
-Any other word is for who writes.
+BY is how they know each other: `tasks` by what Slurm tells, `ranks` by MPI, `part` by MPI on several nodes. Each says `begun` at first,
+then `with MPI` and `coupled` where it is so. In step `at` each says `half` and goes on when there is a file `go`: who writes has not ended
+the step then. Who writes waits with `gone=N` until it has been told of so many readers that are gone. Any other word is for who writes.
 """
 
 from __future__ import annotations
@@ -47,10 +47,13 @@ def ranks(by: str, who: str) -> Iterator[tuple[int, int, dict]]:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
+    say("with MPI")
     if by == "ranks":
         yield comm.rank, comm.size, {"comm": comm}
     else:
-        with stead.couple(comm, "simulation") as part:
+        # No longer than others wait for what it writes.
+        with stead.couple(comm, "simulation", timeout=TIMEOUT) as part:
+            say("coupled")
             yield comm.rank, comm.size, {"comm": part}
 
 

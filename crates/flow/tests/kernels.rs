@@ -4,11 +4,10 @@
 
 mod common;
 
-use common::{Place, Step, numbers, variable};
+use common::{Place, Step, numbers, sum, variable};
 use std::sync::{Arc, Mutex};
 use stead_core::{Bounds, DType};
 use stead_flow::{Flow, Functions, Graph};
-use stead_kernel::exact::ExactSum;
 use stead_stream::covered;
 
 /// Of one pass and of several, of elements, rows and bytes, and arrays that come out.
@@ -137,15 +136,7 @@ fn steps() -> Vec<Step> {
 }
 
 fn functions(seen: &Arc<Mutex<Vec<Bounds>>>) -> Functions {
-    let (mut all, seen) = (Functions::new(), seen.clone());
-    all.insert(
-        "seen".into(),
-        Arc::new(move |given, wanted, to| {
-            seen.lock().unwrap().push(wanted.bounds.clone());
-            to.copy_from_slice(given[0].bytes());
-            Ok(())
-        }),
-    );
+    let mut all = common::seen(seen);
     all.insert(
         "apart".into(),
         Arc::new(|given, _, to| {
@@ -155,12 +146,6 @@ fn functions(seen: &Arc<Mutex<Vec<Bounds>>>) -> Functions {
         }),
     );
     all
-}
-
-fn sum(x: impl IntoIterator<Item = f64>) -> f64 {
-    let mut sum = ExactSum::new();
-    x.into_iter().for_each(|x| sum.add(x));
-    sum.to_f64()
 }
 
 #[test]

@@ -3,10 +3,12 @@
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stead_core::layout::Spaces;
 use stead_core::{Bounds, DType, Kind, Result};
 use stead_flow::{Flow, Functions, Graph, Options, Report};
+use stead_kernel::exact::ExactSum;
 use stead_stream::{Definition, Read, Reader, Writer, Written};
 
 pub struct Place {
@@ -191,4 +193,25 @@ pub fn numbers((definition, bytes): &Variable) -> Vec<f64> {
         DType::U8 => f64::from(b[0]),
     })
     .collect()
+}
+
+/// Their sum, rounded once.
+pub fn sum(x: impl IntoIterator<Item = f64>) -> f64 {
+    let mut sum = ExactSum::new();
+    x.into_iter().for_each(|x| sum.add(x));
+    sum.to_f64()
+}
+
+/// The function `seen`, which gives what it was given and keeps which parts it was asked for.
+pub fn seen(parts: &Arc<Mutex<Vec<Bounds>>>) -> Functions {
+    let (mut all, parts) = (Functions::new(), parts.clone());
+    all.insert(
+        "seen".into(),
+        Arc::new(move |given, wanted, to| {
+            parts.lock().unwrap().push(wanted.bounds.clone());
+            to.copy_from_slice(given[0].bytes());
+            Ok(())
+        }),
+    );
+    all
 }

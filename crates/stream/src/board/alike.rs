@@ -165,7 +165,7 @@ impl<W: Words> Board<W> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
-    use super::super::tests::{ALL, agreed, attach, found, group, heap, join_all, put, who};
+    use super::super::tests::{ALL, Heap, agreed, attach, found, group, heap, join_all, put, who};
     use super::super::*;
 
     /// The next step of a reader, which says that it is done with those before as readers do.
@@ -178,6 +178,16 @@ mod tests {
             return Some(step);
         }
         None
+    }
+
+    /// A board of one writer, which has ended two steps, and both ranks of a group that may miss some.
+    fn pair<'h>(heap: &'h Heap, agreed: &Agreed) -> (Board<&'h Heap>, [Reader; 2]) {
+        let board = found(heap, agreed);
+        join_all(&board);
+        let of = group("a", 2, Rule::Drop, From::Next);
+        let ranks = [0, 1].map(|rank| attach(&board, of, rank, 8 + rank as u32).unwrap());
+        (0..2).for_each(|step| assert_eq!(put(&board, 0, step), Begun::Yes));
+        (board, ranks)
     }
 
     #[test]
@@ -236,11 +246,7 @@ mod tests {
     fn who_is_waited_for_by_a_rank_that_is_ahead_wakes_it() {
         let agreed = agreed(1, 1, 1);
         let heap = heap(&agreed);
-        let board = found(&heap, &agreed);
-        join_all(&board);
-        let of = group("a", 2, Rule::Drop, From::Next);
-        let ranks = [0, 1].map(|rank| attach(&board, of, rank, 8 + rank as u32).unwrap());
-        (0..2).for_each(|step| assert_eq!(put(&board, 0, step), Begun::Yes));
+        let (board, ranks) = pair(&heap, &agreed);
         assert_eq!((next(&board, ranks[0], 0), next(&board, ranks[1], 0)), (Some(1), Some(1)));
         assert_eq!(put(&board, 0, 2), Begun::Yes);
         assert_eq!(next(&board, ranks[0], 2), None);
@@ -284,11 +290,7 @@ mod tests {
     fn what_was_agreed_on_by_one_that_was_killed_holds() {
         let agreed = agreed(1, 2, 4);
         let heap = heap(&agreed);
-        let board = found(&heap, &agreed);
-        join_all(&board);
-        let of = group("a", 2, Rule::Drop, From::Next);
-        let ranks = [0, 1].map(|rank| attach(&board, of, rank, 8 + rank as u32).unwrap());
-        (0..2).for_each(|step| assert_eq!(put(&board, 0, step), Begun::Yes));
+        let (board, ranks) = pair(&heap, &agreed);
         // It was killed when it had said the one thing and not the other.
         let at = board.slot_at(0) + steps::S_AGREED;
         board.put(at, board.get(at) | 1);

@@ -99,7 +99,6 @@ pub(super) fn heap(agreed: &Agreed) -> Heap {
     Heap::new(agreed.words().unwrap())
 }
 
-/// Writer number n is process n + 1.
 /// Memory of a board of so many writers, and a reader of one, for tests of its own.
 pub(super) fn heap_of(writers: u64) -> Heap {
     heap(&agreed(writers, 1, 2))
@@ -111,6 +110,7 @@ pub(super) fn reader_of(heap: &Heap) -> (Board<&Heap>, Reader) {
     (board, reader)
 }
 
+/// Writer number n is process n + 1.
 pub(super) fn join_all(board: &Board<&Heap>) {
     for writer in 0..board.writers() {
         let me = who(writer as u32 + 1);

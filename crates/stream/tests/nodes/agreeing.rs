@@ -1,15 +1,10 @@
 //! All ranks of a group read the same stream, also where there are several of the name.
 
-use crate::common;
-use crate::common::bounds;
+use crate::common::{self, bounds};
 use crate::job::Job;
-use std::sync::Barrier;
-use std::sync::Mutex;
+use std::sync::{Barrier, Mutex};
 use stead_core::DType;
-use stead_stream::Definition;
-use stead_stream::Home;
-use stead_stream::Reader;
-use stead_stream::Writer;
+use stead_stream::{Definition, Home, Reader, Writer};
 
 /// A program that was begun by itself writes a stream on a node: its one step tells which node that is.
 fn write(job: &Job, name: &str, node: usize) -> Writer {
