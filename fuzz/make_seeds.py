@@ -375,6 +375,7 @@ def main() -> None:
     kept = [b"\x01" + told([field, scalar], rows), b"\x01" + told([field, scalar], rows[:2], True), b"\x00" + told([scalar], [])]
     put("wire", "kept", b"\x07" + several(kept))
     put("wire", "settle", b"\x01\x07" + words("sim") + words("readers") + number(0) + number(2**63 + 1) + b"\x01" + number(7))
+    put("wire", "remove", b"\x01\x08" + words("sim") + b"\x01")
     put("wire", "names", b"\x08\x00" + several([words("out"), words("sim")]))
     said = json.dumps(DESCRIPTION).encode()
     variables = b"\x01" + field + scalar

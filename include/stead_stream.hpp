@@ -76,7 +76,7 @@ struct reader_options {
     std::optional<std::vector<std::string>> nodes{};
 };
 
-/// Whose streams are told of: see stead_stream_survey.
+/// Whose streams are told of, or removed: see stead_stream_survey.
 struct survey {
     std::vector<std::string> dataspaces{};
     /// Other nodes of the pool of daemons that are asked: usually all, and none of an empty list.
@@ -101,7 +101,7 @@ inline std::vector<const char *> others(const std::optional<std::vector<std::str
     return all;
 }
 
-/// Asks for what is told as JSON, of these streams.
+/// Asks for what is told as JSON of these streams.
 template <class F, class... A> std::string told(F f, const survey &of, A... a) {
     const auto spaces = stead::detail::pointers(of.dataspaces);
     const auto nodes = others(of.nodes);
@@ -710,6 +710,10 @@ inline std::string recordings(const std::string &location, const std::vector<std
 /// stead_stream_explain.
 inline std::string explain(const std::string &name, std::uint64_t readers = 0, const survey &of = {}) {
     return detail::told(stead_stream_explain, of, name.c_str(), readers);
+}
+/// Removes a stream of this node and those of the name on others, as stead_stream_remove_on_nodes does: what it tells, as JSON.
+inline std::string remove_on_nodes(const std::string &name, bool force = false, const survey &of = {}) {
+    return detail::told(stead_stream_remove_on_nodes, of, name.c_str(), force);
 }
 /// Removes a stream of this node; with `force` also one that is written or read.
 inline void remove(const std::string &name, bool force = false, const std::vector<std::string> &dataspaces = {}) {

@@ -24,6 +24,7 @@ module stead_stream_told
     public :: stead_step_bytes, stead_step_completed_at
     public :: stead_writer_events, stead_writer_report, stead_reader_report, stead_step_report
     public :: stead_stream_list, stead_stream_describe, stead_stream_recordings, stead_stream_explain, stead_stream_remove
+    public :: stead_stream_remove_on_nodes
 
     ! Kinds of attributes.
     integer(c_int), parameter, public :: STEAD_INT = 3, STEAD_DOUBLE = 4, STEAD_TEXT = 5
@@ -50,7 +51,7 @@ module stead_stream_told
         type(c_ptr) :: texts = c_null_ptr, ints = c_null_ptr, doubles = c_null_ptr
     end type
 
-    ! As stead_stream_survey of stead.h: whose streams are told of.
+    ! As stead_stream_survey of stead.h: whose streams are told of, or removed.
     type, bind(C) :: c_survey
         integer(c_size_t) :: size = 0
         type(c_ptr) :: dataspaces = c_null_ptr
@@ -203,6 +204,16 @@ module stead_stream_told
             integer(c_size_t), value :: n
             character(kind=c_char), intent(in) :: name(*)
             logical(c_bool), value :: force
+            type(c_ptr), value :: error
+        end function
+
+        integer(c_int) function c_remove_on_nodes(survey, name, force, json, error) &
+                bind(C, name='stead_stream_remove_on_nodes')
+            import :: c_int, c_bool, c_char, c_ptr, c_survey
+            type(c_survey), intent(in) :: survey
+            character(kind=c_char), intent(in) :: name(*)
+            logical(c_bool), value :: force
+            type(c_ptr), intent(inout) :: json
             type(c_ptr), value :: error
         end function
     end interface
@@ -556,7 +567,29 @@ contains
         call take_text(text, json)
     end subroutine
 
-    ! Removes a stream, or the steps that were recorded in a folder: with `force` also what is still written or read.
+    ! Removes a stream on this node and those of the name on others of a pool, with `force` also what is still written or read, and tells as JSON
+    ! where: all nodes, or this one and `nodes`.
+    subroutine stead_stream_remove_on_nodes(name, json, status, force, dataspaces, nodes, timeout_ms)
+        character(*), intent(in) :: name
+        character(:), allocatable, intent(out) :: json
+        integer(c_int), intent(out) :: status
+        logical, intent(in), optional :: force
+        character(*), intent(in), optional :: dataspaces(:), nodes(:)
+        integer(c_int64_t), intent(in), optional :: timeout_ms
+        type(c_texts), target :: spaces, others
+        type(c_ptr) :: text
+        logical(c_bool) :: forced
+        text = c_null_ptr
+        forced = .false._c_bool
+        if (present(force)) forced = logical(force, c_bool)
+        call put_texts(spaces, dataspaces)
+        call put_texts(others, nodes)
+        status = c_remove_on_nodes(survey_of(spaces, others, present(nodes), timeout_ms), trim(name) // c_null_char, forced, text, &
+            c_null_ptr)
+        call take_text(text, json)
+    end subroutine
+
+    ! Removes a stream of this node, or the steps that were recorded in a folder: with `force` also what is still written or read.
     subroutine stead_stream_remove(name, status, force, dataspaces)
         character(*), intent(in) :: name
         integer(c_int), intent(out) :: status

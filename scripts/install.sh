@@ -67,6 +67,8 @@ put 755 "$stead" "$PREFIX/bin/stead"
 # The daemon is the same program under another name.
 ln -sf stead "$DESTDIR$PREFIX/bin/steadd"
 fill scripts/package/steadd.service.in "$PREFIX/lib/systemd/system/steadd.service"
+# Managers of users look here below a home, too, where PREFIX is ~/.local, and not in PREFIX/lib.
+fill scripts/package/steadd.user.service.in "$PREFIX/share/systemd/user/steadd.service"
 # shared FILE NAME: with the names by which programs and compilers look for it
 shared() {
   put 755 "$1" "$LIBDIR/$2.so.$version"

@@ -193,7 +193,11 @@ static void looks_after_streams() {
     CHECK(in.report().find("\"peak\"") != std::string::npos && out.report().find("\"waits\"") != std::string::npos);
     CHECK(st::explain("looked", 2, here).find("\"assumed\"") != std::string::npos);
     CHECK(fails(stead::kind::usage, "written or read", [] { st::remove("looked", false, spaces); }));
-    st::remove("looked", true, spaces);
+    here.nodes = {"n7"};
+    CHECK(fails(stead::kind::peer, "is not reached", [&] { st::remove_on_nodes("looked", true, here); }));
+    here.nodes->clear();
+    CHECK(st::remove_on_nodes("looked", true, here).find("\"looked\"") != std::string::npos);
+    CHECK(fails(stead::kind::not_found, "'looked'", [] { st::remove("looked", true, spaces); }));
     CHECK(fails(stead::kind::peer, "removed", [&] { in.next(); }));
     CHECK(fails(stead::kind::not_found, "'looked'", [&] { st::describe("looked", here); }));
 }

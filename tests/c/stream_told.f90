@@ -344,8 +344,11 @@ contains
         call must(status)
         call stead_stream_remove('disk://run', status, dataspaces=spaces)
         if (status == 0) error stop 'what was removed before'
-        call stead_stream_remove('other', status, force=.true., dataspaces=spaces)
+        call stead_stream_remove_on_nodes('other', json, status, force=.true., dataspaces=spaces, nodes=none, timeout_ms=wait)
         call must(status)
+        call has(json, '"other"')
+        call stead_stream_remove('other', status, force=.true., dataspaces=spaces)
+        if (status == 0) error stop 'what was removed on all nodes'
         call stead_stream_list(json, status, spaces)
         call must(status)
         if (json /= '[]') error stop 'a stream that was left'

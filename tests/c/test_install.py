@@ -21,6 +21,7 @@ def test_what_is_installed(installed):
         "bin/stead",
         "bin/steadd",
         "lib/systemd/system/steadd.service",
+        "share/systemd/user/steadd.service",
         "include/stead.h",
         "include/stead_admin.h",
         "include/stead.hpp",
@@ -61,6 +62,21 @@ def test_the_daemon_has_a_name_and_a_unit(installed):
     if shutil.which("systemd-analyze"):
         done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and unit.name not in done.stderr, done.stderr
+
+
+def test_the_daemon_of_one_user_has_a_unit_that_managers_of_users_find(installed, tmp_path):
+    unit = installed.prefix / "share/systemd/user/steadd.service"
+    assert f"ExecStart={installed.prefix}/bin/steadd\n" in unit.read_text()
+    assert "Type=notify\nNotifyAccess=main\n" in unit.read_text()
+    # There are other targets than those of the system; root's daemon is that of all users.
+    assert "WantedBy=default.target\n" in unit.read_text() and "ConditionUser=!root\n" in unit.read_text()
+    if shutil.which("systemd-analyze"):
+        env = os.environ | {"XDG_RUNTIME_DIR": str(tmp_path), "XDG_DATA_DIRS": str(installed.prefix / "share")}
+        run_by = {"env": env, "capture_output": True, "text": True, "timeout": 60}
+        done = subprocess.run(["systemd-analyze", "--user", "verify", unit], **run_by)
+        assert done.returncode == 0 and unit.name not in done.stderr, done.stderr
+        looked = subprocess.run(["systemd-analyze", "--user", "unit-paths"], **run_by)
+        assert str(unit.parent) in looked.stdout.splitlines(), looked
 
 
 def test_the_shared_library_has_its_name_and_nothing_but_its_functions(installed):

@@ -39,6 +39,7 @@ PICTURES = {
     ("docs/steadd.md", "stead admin dataspace add nvme0 path=/mnt/nvme quota=6TB user_quota=1TB expires=14d"): "tests/faults/test_admin.py gives such",
     ("docs/steadd.md", "stead admin dataspace add burst path=/mnt/burst transfers=4 limit=2GB/s"): "tests/faults/test_tiers.py gives such",
     ("docs/steadd.md", "#!/bin/sh"): "the tests have no jobs of Slurm with root's scripts; tests/faults/test_admin.py gives these commands",
+    ("docs/steadd.md", "systemctl --user enable --now steadd"): "the same as of the unit of the system below",
     ("docs/steadd.md", "systemctl enable --now steadd"): "the tests have no systemd; systemd-analyze looks at the unit in tests/c/test_install.py",
 }
 

@@ -6,8 +6,10 @@ import fcntl
 import os
 import re
 import select
+import signal
 import struct
 import subprocess
+import sys
 import tempfile
 import termios
 import time
@@ -27,6 +29,7 @@ class Terminal:
     def __init__(self, *words, env: dict, kind: str = "xterm"):
         self.ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
+        self.was = termios.tcgetattr(theirs)
         self.process = subprocess.Popen(
             list(map(str, words)), env=env | {"TERM": kind}, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
             # Ctrl-C is for it.
@@ -176,3 +179,92 @@ def test_top_is_drawn_again_until_it_is_ended(daemon, terminal, apart):  # noqa:
     os.write(shown.ours, b"\x03")
     assert shown.end() == 0 and leaves_a_cursor(shown.text), shown.text
     assert daemon.stage("--cancel", transfer).returncode == 0
+
+
+class Top:
+    """`stead top`, which has drawn twice, so that it has waited for keys."""
+
+    def __init__(self, terminal, env: dict, *before):
+        self.shown = terminal(*before, STEAD, "top", env=env)
+        self.draws()
+        assert not termios.tcgetattr(self.shown.ours)[3] & (termios.ECHO | termios.ICANON), self.shown.text
+
+    def draws(self) -> None:
+        """Until it has drawn twice more."""
+        pages = self.shown.text.count(WIPED) + 2
+        self.shown.until(lambda text: text.count(WIPED) >= pages)
+        assert self.shown.text.count(WIPED) >= pages, self.shown.text
+
+    def press(self, keys: bytes) -> None:
+        os.write(self.shown.ours, keys)
+
+    def ends(self) -> int:
+        """How it has ended. The terminal is as it was found."""
+        code = self.shown.end()
+        assert termios.tcgetattr(self.shown.ours) == self.shown.was and leaves_a_cursor(self.shown.text), self.shown.text
+        return code
+
+
+@pytest.mark.parametrize("key", [b"q", b"\x1b", b"\x03"], ids=["q", "Esc", "Ctrl-C"])
+def test_a_key_ends_top_and_the_terminal_is_what_it_was(daemon, terminal, key):  # noqa: F811
+    daemon.begin()
+    top = Top(terminal, daemon.env)
+    # Keys that are none of these, an arrow among them, which begins as Esc does. They are not shown.
+    top.press(b"x\x1b[A")
+    top.draws()
+    assert not any(line.startswith("x") for line in seen(top.shown.text)), top.shown.text
+    begun = time.monotonic()
+    top.press(key)
+    assert top.ends() == 0, top.shown.text
+    assert time.monotonic() - begun < 30
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGHUP", "Ctrl-\\", "error"])
+def test_the_terminal_is_what_it_was_however_top_ends(daemon, terminal, how):  # noqa: F811
+    daemon.begin()
+    top = Top(terminal, daemon.env)
+    match how:
+        case "error":
+            daemon.end(signal.SIGKILL)
+            assert top.ends() == 1 and "stead: " in top.shown.text, top.shown.text
+        case "Ctrl-\\":
+            top.press(b"\x1c")
+            assert top.ends() == -signal.SIGQUIT, top.shown.text
+        case "SIGHUP":
+            top.shown.process.send_signal(signal.SIGHUP)
+            assert top.ends() == -signal.SIGHUP, top.shown.text
+        case _:
+            top.shown.process.send_signal(signal.SIGTERM)
+            assert top.ends() == 0, top.shown.text
+
+
+#: A shell that runs one job, and tells when it is stopped and ends, and whether the terminal is what it was.
+SHELL = """
+import os, signal, subprocess, sys, termios
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+was = termios.tcgetattr(0)
+def foreground():
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+job = subprocess.Popen(sys.argv[1:], preexec_fn=foreground)
+_, how = os.waitpid(job.pid, os.WUNTRACED)
+assert os.WIFSTOPPED(how), how
+print("stopped", termios.tcgetattr(0) == was, flush=True)
+os.tcsetpgrp(0, job.pid)
+os.kill(job.pid, signal.SIGCONT)
+_, how = os.waitpid(job.pid, 0)
+print("ended", how, termios.tcgetattr(0) == was, flush=True)
+"""
+
+
+def test_a_top_that_is_stopped_leaves_the_terminal_to_others_and_goes_on(daemon, terminal):  # noqa: F811
+    daemon.begin()
+    top = Top(terminal, daemon.env, sys.executable, "-c", SHELL)
+    top.press(b"\x1a")
+    top.shown.until(lambda text: "stopped " in text)
+    assert "stopped True" in top.shown.text, top.shown.text
+    top.draws()
+    assert not termios.tcgetattr(top.shown.ours)[3] & termios.ECHO
+    top.press(b"q")
+    assert top.ends() == 0 and "ended 0 True" in top.shown.text, top.shown.text

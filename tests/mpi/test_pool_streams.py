@@ -286,6 +286,55 @@ def stopped(processes: list[int]):
             os.kill(one, signal.SIGCONT)
 
 
+KEEPS = """
+import sys, stead
+w = stead.writer("pooled", keep=1, dataspaces={"memory": sys.argv[1]})
+with w.step():
+    w.put("T", 1.0)
+if sys.argv[2] == "over":
+    w.close()
+print("wrote", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_streams_of_other_nodes_are_removed_where_it_is_asked_for(pool, memories, tmp_path):  # noqa: F811
+    """By the command and in Python, on a node that has none: what is over, then what is written, and what is on a node that answers nothing."""
+    env = on(pool, memories, tmp_path, 1)
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([str(STEAD), "stream", *words], env=env, text=True, capture_output=True, timeout=WITHIN)
+
+    def nodes() -> list[str]:
+        return [one["node"] for one in json.loads(run("ls", "--format", "json").stdout)]
+
+    over, live = (program(pool, rank, KEEPS, memories[rank], how) for rank, how in ((0, "over"), (2, "live")))
+    with ended(over, live):
+        for one in (over, live):
+            says(one, "wrote")
+        # Nothing of other nodes goes that was not asked for.
+        lost = run("rm", "pooled", "--force")
+        assert lost.returncode != 0 and "there is no stream 'pooled'" in lost.stderr, lost
+        lost = run("rm", "pooled", "--node", "n9")
+        assert lost.returncode != 0 and "there is no node 'n9' in the pool" in lost.stderr, lost
+        refused = run("rm", "pooled", "--node", "n2")
+        assert refused.returncode == 2 and "is being written or read on node n2" in refused.stderr, refused
+        assert nodes() == ["n0", "n2"]
+        # One is over, and the other one stays.
+        part = run("rm", "pooled", "--all-nodes")
+        assert part.stdout == "stream 'pooled' was removed on node n0\n" and part.returncode == 1, part
+        assert "not removed everywhere: not on node n2: stream 'pooled' is being written or read" in part.stderr, part
+        assert nodes() == ["n2"]
+        with stopped(pool.processes(2, worker=False)):
+            silent = run("rm", "pooled", "--all-nodes", "--force", "--timeout", "2s")
+        assert silent.returncode != 0 and "not all were reached" in silent.stderr, silent
+        told = f"import json, stead; print(json.dumps(stead.remove_stream('pooled', force=True, nodes=None, timeout={WITHIN})))"
+        done = subprocess.run([sys.executable, "-c", told], env=env, text=True, capture_output=True, timeout=WITHIN)
+        # That it had not answered does not say what it does later.
+        assert done.returncode == 0 and json.loads(done.stdout) in ([], [{"name": "pooled", "node": "n2"}]), done
+        assert nodes() == []
+
+
 TOLD = """
 import json, sys, warnings
 import stead

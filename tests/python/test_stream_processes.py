@@ -354,7 +354,13 @@ def test_the_command_shows_watches_and_removes(tmp_path):
             assert "there is no stream 'none'" in run("explain", "none").stderr
             refused = run("rm", "sim")
             assert refused.returncode == 2 and "is being written" in refused.stderr
-            assert run("rm", "sim", "--force").returncode == 0
+            lost = run("rm", "sim", "--force", "--node", "n7")
+            assert lost.returncode != 0 and "node 'n7' is not reached: no daemon runs here" in lost.stderr, lost
+            assert run("rm", "sim", "--node", "n7", "--all-nodes").returncode == 2
+            gone = run("rm", "sim", "--force")
+            assert (gone.returncode, gone.stdout) == (0, ""), gone
+            missing = run("rm", "sim", "--all-nodes")
+            assert missing.returncode != 0 and "there is no stream 'sim'" in missing.stderr, missing
             with pytest.raises(stead.PeerError, match="was removed"):
                 w.begin_step()
         assert run("ls").stdout == "there are no streams\n"

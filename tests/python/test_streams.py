@@ -653,10 +653,15 @@ def test_streams_are_listed_described_and_removed(space):
         assert [(p["rank"], p["presence"], p["process"]) for p in info["writers"]] == [(0, "here", os.getpid()), (1, "awaited", None)]
         with pytest.raises(stead.UsageError, match="is being written or read"):
             stead.remove_stream("sim", dataspaces=space)
-        assert stead.remove_stream("sim", force=True, dataspaces=space)
+        assert stead.remove_stream("sim", force=True, dataspaces=space, nodes=None) == [{"name": "sim"}]
         with pytest.raises(stead.PeerError, match="was removed"):
             w.begin_step()
     assert stead.streams(dataspaces=space) == []
+    assert stead.remove_stream("sim", dataspaces=space, nodes=None) == []
+    with pytest.raises(stead.PeerError, match="'n7' is not reached"):
+        stead.remove_stream("sim", dataspaces=space, nodes=["n7"])
+    with pytest.raises(stead.UsageError, match="no stream of other nodes"):
+        stead.remove_stream("./sim", dataspaces=space, nodes=None)
 
 
 # --- Failures -------------------------------------------------------------------------------------------------------------------------

@@ -124,7 +124,6 @@ const BANS: &[Ban] = &[
             "crates/mpi/src/clock.rs",
             "crates/stream/src/clock.rs",
             "crates/cli/src/admin.rs",
-            "crates/cli/src/daemon.rs",
             "crates/cli/src/handed.rs",
         ],
         instead: "wait for the event itself: a condition variable, a channel, a completion queue",

@@ -73,7 +73,7 @@ pub fn bounds(c: &Caller, shape: &[u64], start: *const u64, count: *const u64) -
     Bounds::new(start, count)
 }
 
-/// Whose streams are told of: those of this node, and of the other ones of the pool of its daemon. A member that is 0 is what is said of it.
+/// Whose streams are told of, or removed: those of this node, and of the other ones of the pool of its daemon. A member that is 0 is what is said of it.
 ///
 /// Begin with `stead_stream_survey s = {0}; s.size = sizeof s;`: members may be added at its end, and are 0 then.
 #[repr(C)]
@@ -211,8 +211,8 @@ pub unsafe extern "C" fn stead_stream_explain(
 }
 
 /// Removes the stream `name` and frees its memory. With `force` also one that is written or read: who does so is told. A name with a '/'
-/// is a folder that steps were recorded in. It is one of this node. `dataspaces` are as in stead_stream_writer_options; NULL and 0 for the
-/// usual ones.
+/// is a folder that steps were recorded in. It is one of this node; stead_stream_remove_on_nodes removes others. `dataspaces` are as in
+/// stead_stream_writer_options; NULL and 0 for the usual ones.
 ///
 /// Errors: STEAD_NOT_FOUND if there is none; STEAD_USAGE if somebody writes or reads it and `force` is not set, and for dataspaces that are
 /// none; STEAD_TIMEOUT if a process that is stopped keeps it locked.
@@ -230,5 +230,33 @@ pub unsafe extern "C" fn stead_stream_remove(
             return Ok(());
         }
         Err(Error::new(Kind::NotFound, format!("there is no stream '{name}'")))
+    })
+}
+
+/// Removes the stream `name` on this node and on others, as stead_stream_remove does on this one: each removes its own, if this user has one
+/// there. `survey` is as in stead_stream_list, so that without names it is all nodes of the pool. What was removed is told as JSON: a list of
+/// objects, each with the `name` and the `node`, which is left out where there is no pool; and then, for each node that has not removed its
+/// own, or has not answered, one with the `node` and an `error`. Of one that has not answered it is not known whether it has removed it. To
+/// be freed with stead_text_free.
+///
+/// Errors: STEAD_NOT_FOUND if there is none, or the pool has no node of a name; STEAD_USAGE for a name with a '/' where other nodes may be
+/// asked; if nothing was removed on any node, those of stead_stream_remove, also of another node; those of stead_stream_list.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_remove_on_nodes(
+    survey: *const stead_stream_survey,
+    name: *const c_char,
+    force: bool,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(json, "place for the text")?;
+        let name = c.text(name, "name")?;
+        let told = self::survey(c, survey)?.remove(name, force)?;
+        if told.found.is_empty() {
+            return Err(Error::new(Kind::NotFound, format!("there is no stream '{name}'")));
+        }
+        text::give(out, &text::json(&told)?);
+        Ok(())
     })
 }

@@ -1,8 +1,9 @@
 //! `stead daemon`, `stead top` and `stead metrics`.
 
 use crate::args::{DaemonArgs, Described, MetricsArgs, TopArgs};
+use crate::keys::Keys;
 use crate::stage::{action, names};
-use crate::{handed, output, signals, table};
+use crate::{clock, handed, output, signals, table};
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ use stead::{Cancel, Error, Result, units};
 
 /// How often `stead top` looks.
 const EVERY: Duration = Duration::from_secs(1);
+/// And how often whether a signal has come.
+const LOOK: Duration = Duration::from_millis(100);
 /// Transfers that it shows.
 const MOST_SHOWN: usize = 30;
 /// Nodes that it names.
@@ -136,6 +139,10 @@ pub fn top(a: &TopArgs) -> Result<()> {
     let done = signals::watch(&cancel, false)?;
     let nodes = daemon.nodes()?;
     let once = a.once || !std::io::stdout().is_terminal();
+    if !once {
+        signals::give_back()?;
+    }
+    let mut keys = Keys::new();
     loop {
         let list = shown(&mut daemon)?;
         // Whether it is drained is said at the beginning of a connection.
@@ -148,14 +155,12 @@ pub fn top(a: &TopArgs) -> Result<()> {
         }
         // To the upper left, and what was there is wiped out.
         output::text(&format!("\x1b[H\x1b[2J{page}"))?;
-        let mut waited = Duration::ZERO;
-        while waited < EVERY {
-            if cancel.is_cancelled() {
+        let until = clock::now() + EVERY;
+        while clock::now() < until {
+            if cancel.is_cancelled() || keys.say_end(LOOK) {
                 done.cancel();
                 return Ok(());
             }
-            std::thread::sleep(EVERY / 10);
-            waited += EVERY / 10;
         }
     }
 }

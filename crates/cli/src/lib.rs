@@ -12,6 +12,7 @@ mod describe;
 mod flow;
 mod handed;
 mod kernels;
+mod keys;
 mod ls;
 mod output;
 mod persist;

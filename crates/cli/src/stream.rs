@@ -10,7 +10,7 @@ use stead::daemon::StreamNodes;
 use stead::stream::{
     Attribute, Basis, Behind, Budget, Definition, Description, Explanation, Giver, Home, Missed,
     Nodes, Peer, Presence, Progress, Pull, Read, Reader, Recording, Spaces, Step, Survey, Taker,
-    dataspaces, recordings, remove,
+    dataspaces, recordings,
 };
 use stead::{Cancel, Error, Kind, Result, units};
 
@@ -53,14 +53,47 @@ pub fn stream(a: &StreamArgs) -> Result<()> {
             let options = Read { group, behind: Behind::Drop, ..usual };
             watch(&home, name, &options, steps.unwrap_or(u64::MAX), *format)
         }
-        StreamVerb::Rm { name, force } => match remove(name, &spaces, *force)? {
-            true => Ok(()),
-            false => Err(Error::new(Kind::NotFound, format!("there is no stream '{name}'"))),
-        },
+        StreamVerb::Rm { name, force, nodes, all_nodes, timeout, format } => {
+            let here = nodes.is_empty() && !all_nodes;
+            let asked = Asked { nodes: nodes.clone(), here, timeout: *timeout };
+            rm(&survey(spaces, &asked), name, *force, *format)
+        }
     }
 }
 
-/// Of the nodes that are asked.
+/// Removes a stream on the nodes that are asked, and tells on which if others may be.
+fn rm(survey: &Survey, name: &str, force: bool, format: Described) -> Result<()> {
+    let told = survey.remove(name, force)?;
+    if told.found.is_empty() {
+        return Err(Error::new(Kind::NotFound, format!("there is no stream '{name}'")));
+    }
+    match format {
+        Described::Json => output::json(&told)?,
+        Described::Table if survey.nodes.is_none() => {}
+        Described::Table => {
+            let removed = |on: &stead::stream::Listed| match &on.node {
+                Some(node) => format!("stream '{name}' was removed on node {node}\n"),
+                None => format!("stream '{name}' was removed\n"),
+            };
+            output::text(&told.found.iter().map(removed).collect::<String>())?;
+        }
+    }
+    let kept = |missed: &Missed| match &missed.node {
+        Some(node) => format!("not on node {node}: {}", missed.error),
+        None => missed.to_string(),
+    };
+    match &told.missed[..] {
+        [] => Ok(()),
+        missed => {
+            let kept: Vec<String> = missed.iter().map(kept).collect();
+            let kept = kept.join("; ");
+            let message = format!("stream '{name}' was not removed everywhere: {kept}");
+            Err(Error::new(Kind::Peer, message))
+        }
+    }
+}
+
+/// Of the nodes that are asked; of this one alone there are no others.
 fn survey(spaces: Spaces, asked: &Asked) -> Survey {
     let only = asked.nodes.clone();
     let nodes: Option<Arc<dyn Nodes>> = match (asked.here, only.is_empty()) {

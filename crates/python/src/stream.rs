@@ -692,7 +692,7 @@ fn others(named: Option<Vec<String>>) -> Arc<dyn Nodes> {
     })
 }
 
-/// Whose streams are told of.
+/// Whose streams are told of, or removed.
 fn survey(given: &[String], nodes: Option<Vec<String>>, timeout: Duration) -> Result<Survey> {
     let is_alone = nodes.as_ref().is_some_and(Vec::is_empty);
     let (spaces, nodes) = (spaces(given)?, (!is_alone).then(|| others(nodes)));
@@ -752,13 +752,16 @@ pub fn explain_stream(
     json(&unlocked(py, || survey(&given, nodes, timeout)?.explain(name, readers))?)
 }
 
-/// Removes a stream; false if there is none.
+/// Removes a stream, and tells where, as JSON.
 #[pyfunction]
 pub fn remove_stream(
     py: Python<'_>,
     name: &str,
     force: bool,
     given: Vec<String>,
-) -> PyResult<bool> {
-    unlocked(py, || stead::stream::remove(name, &spaces(&given)?, force))
+    nodes: Option<Vec<String>>,
+    timeout: f64,
+) -> PyResult<String> {
+    let timeout = patience(timeout)?;
+    json(&unlocked(py, || survey(&given, nodes, timeout)?.remove(name, force))?)
 }

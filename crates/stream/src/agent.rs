@@ -377,11 +377,12 @@ pub(crate) fn serve(home: &Home, client: &Client<'_>) {
     }
 }
 
-/// Answers who only looks for streams, until it says farewell, or is gone.
+/// Answers who looks after streams and has no place among readers, until it says farewell, or is gone.
 pub(crate) fn show(home: &Home, asks: &dyn Line) {
     while let Some(message) = next(asks) {
         let answer = match wire::decode::<Ask>(&message) {
             Ok(Ask::Bye) => return,
+            Ok(Ask::Remove(name, force)) => wire::answer(home.remove(&name, force)),
             Ok(ask) => looked_for(home, ask),
             Err(e) => wire::answer::<()>(Err(e)),
         };
@@ -398,8 +399,8 @@ fn looked_for(home: &Home, ask: Ask) -> Vec<u8> {
         Ask::List => wire::answer(home.list()),
         Ask::Describe(name) => wire::answer(home.describe(&name).and_then(Shown::of)),
         Ask::Explain(name, more) => wire::answer(home.share(&name, more)),
-        Ask::Open(_) | Ask::Next(..) | Ask::Settle(_) | Ask::Bye => {
-            wire::answer::<()>(Err(wire::astray("nothing can be opened by this line")))
+        Ask::Open(_) | Ask::Next(..) | Ask::Settle(_) | Ask::Remove(..) | Ask::Bye => {
+            wire::answer::<()>(Err(wire::astray("this line is not for that")))
         }
     };
     if bytes.len() as u64 <= wire::MOST_TOLD {

@@ -68,7 +68,8 @@ pub use writer::{Kept, Room, Writer};
 use stead_core::Result;
 use stead_core::layout::Spaces;
 
-/// Removes a stream, or recorded steps: with `force` also what is still written or read. False if there is none.
+/// Removes a stream of this node, or recorded steps: with `force` also what is still written or read. False if there is none. Those of other
+/// nodes [`Survey::remove`] removes.
 ///
 /// # Errors
 /// `Usage` if somebody writes or reads it and `force` is not set; system errors.

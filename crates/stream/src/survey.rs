@@ -1,5 +1,5 @@
-//! Streams of this node and of others, for those who look after them: which there are, what there is to know of one, and who will get what
-//! from whom.
+//! Streams of this node and of others, for those who look after them: which there are, what there is to know of one, who will get what
+//! from whom, and the end of one that nobody wants.
 //!
 //! Nodes are asked at the same time, as many as a few threads can, by one connection each. One that does not answer in time is named, and
 //! spoils nothing of what the others say.
@@ -33,7 +33,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// So long it is waited where there are too many connections.
 const FULL: Duration = Duration::from_millis(50);
 
-/// Whose streams are told of: those of this node, and of other nodes of a pool.
+/// Whose streams are told of, or removed: those of this node, and of other nodes of a pool.
 #[derive(Debug, Clone)]
 pub struct Survey {
     /// The dataspaces, of which `memory` is where streams of this node lie.
@@ -67,6 +67,14 @@ pub struct Missed {
     pub node: Option<String>,
     /// Why.
     pub error: String,
+}
+
+impl Missed {
+    /// A node that has answered by an error.
+    fn of(node: Option<String>, error: &Error) -> Missed {
+        let node = Some(node.unwrap_or_else(|| "here".to_owned()));
+        Missed { node, error: error.to_string() }
+    }
 }
 
 impl fmt::Display for Missed {
@@ -126,6 +134,13 @@ struct Answers<T> {
     /// The others, in the order of their names.
     there: Vec<(String, T)>,
     missed: Vec<Missed>,
+}
+
+impl<T> Answers<T> {
+    /// How many nodes were asked.
+    fn count(&self) -> usize {
+        self.there.len() + self.missed.len() + usize::from(self.here.is_some())
+    }
 }
 
 impl Survey {
@@ -236,6 +251,62 @@ impl Survey {
         Ok(Explanation { missed, ..Explanation::of(name, mine) })
     }
 
+    /// Removes a stream from each of these nodes that has one of the name, which may be the same or another one, as [`remove`](crate::remove)
+    /// does here: on the others it is done there, with the rights of the same user. What was removed is `found`, and nothing is if there
+    /// was none. A node that refuses, or has not answered, is among those `missed`; of the latter it is not known whether it has removed its own.
+    ///
+    /// Steps that were recorded in a folder are of this node, so that no others may be given then.
+    ///
+    /// # Errors
+    /// As [`remove`](crate::remove), also of another node, if nothing was removed; `NotFound` if there is none where it was
+    /// looked, and not all nodes have answered; those of [`Survey::list`].
+    pub fn remove(&self, name: &str, force: bool) -> Result<Surveyed<Listed>> {
+        let removed = |node| Listed { name: name.to_owned(), node };
+        if recorded::is_location(name) {
+            if self.nodes.is_some() {
+                let message = format!("'{name}' is a folder, and no stream of other nodes");
+                return Err(Error::usage(message)
+                    .with_hint("remove it where it is, without naming nodes"));
+            }
+            let was_there = recorded::remove(name, &self.spaces, force)?;
+            let found = was_there.then(|| removed(None)).into_iter().collect();
+            return Ok(Surveyed { found, missed: Vec::new() });
+        }
+        check_name(name)?;
+        let answers =
+            self.ask(|home| Ok(home.remove(name, force)), |node| node.remove(name, force))?;
+        let asked = answers.count();
+        let here = answers.here.map(|(node, told)| (node, told.unwrap_or_else(Err)));
+        let there = answers.there.into_iter().map(|(node, told)| (Some(node), told));
+        let (mut found, mut missed, mut failed) = (Vec::new(), Vec::new(), None);
+        for (node, told) in here.into_iter().chain(there) {
+            match told {
+                Ok(true) => found.push(removed(node)),
+                Ok(false) => {}
+                Err(e) => {
+                    missed.push(Missed::of(node.clone(), &e));
+                    failed = failed.or(Some((node, e)));
+                }
+            }
+        }
+        missed.extend(answers.missed);
+        match failed {
+            _ if !found.is_empty() => {}
+            Some((node, e)) => {
+                let at = node.map_or_else(String::new, |node| format!(" on node {node}"));
+                let others = missed.iter().skip(1).filter_map(|missed| missed.node.as_deref());
+                let others: Vec<&str> = others.collect();
+                return Err(match others.is_empty() {
+                    true => e.and(&at),
+                    false => e.and(&format!("{at}, nor was one removed on {}", others.join(", "))),
+                });
+            }
+            None if !missed.is_empty() => return Err(nowhere(name, asked, &missed)),
+            None => {}
+        }
+        Ok(Surveyed { found, missed })
+    }
+
     /// What nodes that have a stream say of it, this one first.
     #[allow(clippy::type_complexity)]
     fn find<T: Send>(
@@ -258,8 +329,7 @@ impl Survey {
             return Ok((all.into_iter().collect(), Vec::new()));
         }
         let answers = self.ask(|home| first.unwrap_or_else(|| here(home)), there)?;
-        let asked =
-            answers.there.len() + answers.missed.len() + usize::from(answers.here.is_some());
+        let asked = answers.count();
         let (mut found, mut missed, mut failed) = (Vec::new(), answers.missed, None);
         match answers.here {
             Some((node, Ok(told))) => found.extend(told.map(|told| (node, told))),
@@ -270,23 +340,13 @@ impl Survey {
         found.extend(there.filter_map(|(node, told)| Some((Some(node), told?))));
         match failed {
             Some((_, e)) if found.is_empty() => return Err(e),
-            Some((node, e)) => {
-                let node = Some(node.unwrap_or_else(|| "here".to_owned()));
-                missed.insert(0, Missed { node, error: e.to_string() });
-            }
+            Some((node, e)) => missed.insert(0, Missed::of(node, &e)),
             None => {}
         }
         if !found.is_empty() {
             return Ok((found, missed));
         }
-        let none = match asked {
-            0 | 1 => none(name),
-            many => none(name).and(&format!(" on any of {many} nodes")),
-        };
-        Err(match missed.first() {
-            Some(Missed { error, .. }) => none.and(&format!(", and not all were reached: {error}")),
-            None => none,
-        })
+        Err(nowhere(name, asked, &missed))
     }
 
     /// Which nodes there are, and why others are not asked.
@@ -354,6 +414,18 @@ fn none(name: &str) -> Error {
     Error::new(Kind::NotFound, format!("there is no stream '{name}'"))
 }
 
+/// The same of so many nodes that were asked.
+fn nowhere(name: &str, asked: usize, missed: &[Missed]) -> Error {
+    let none = match asked {
+        0 | 1 => none(name),
+        many => none(name).and(&format!(" on any of {many} nodes")),
+    };
+    match missed.first() {
+        Some(Missed { error, .. }) => none.and(&format!(", and not all were reached: {error}")),
+        None => none,
+    }
+}
+
 /// What there is not is no error, where it may be elsewhere.
 fn optional<T>(told: Result<T>) -> Result<Option<T>> {
     match told {
@@ -416,6 +488,10 @@ impl Asked<'_> {
 
     fn explain(&self, name: &str, more: u64) -> Result<Option<Share>> {
         optional(self.ask(&Ask::Explain(name.to_owned(), more))?)
+    }
+
+    fn remove(&self, name: &str, force: bool) -> Result<Result<bool>> {
+        self.ask(&Ask::Remove(name.to_owned(), force))
     }
 }
 

@@ -36,6 +36,8 @@ pub(crate) enum Ask {
     Explain(String, u64),
     /// Which run of a stream a group reads; answered by its number.
     Settle(Settle),
+    /// To remove a stream, with true also one that is written or read; answered by whether there was one.
+    Remove(String, bool),
 }
 
 /// What a reader wants without waiting for a step at the same time.

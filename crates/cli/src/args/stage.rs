@@ -338,7 +338,7 @@ pub struct DaemonArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  stead top\n  stead top --once --format json\n  stead top --on node7\nIt ends at Ctrl-C."
+    after_help = "Examples:\n  stead top\n  stead top --once --format json\n  stead top --on node7\nIt ends at q, Esc and Ctrl-C."
 )]
 pub struct TopArgs {
     /// That of another node of the pool

@@ -15,6 +15,8 @@ const EXAMPLES: &str = "Examples:
   stead stream watch sim
   stead stream watch sim --steps 3 --format json
   stead stream rm sim
+  stead stream rm sim --node node3
+  stead stream rm sim --all-nodes --timeout 60s
   stead stream show nvme0://runs/sim
 Programs write and read streams by the library: in Python stead.writer and stead.reader.
 Exit status: 0 done, 1 it could not be done, 2 bad request, 130 interrupted.";
@@ -22,6 +24,8 @@ Exit status: 0 done, 1 it could not be done, 2 bad request, 130 interrupted.";
 const EXPLAINED: &str = "It goes by the blocks of the last complete step, and by the boxes that each reader has got last. Of a reader \
 that has had no step yet nothing is known: rows are assumed then, evenly divided among the ranks of its group. Writers are told of on all nodes \
 that are asked: those of the pool, unless all of the stream is written here.";
+
+const REMOVED: &str = "Streams of a name on several nodes may be one or several: each node removes its own, if it is one of this user. Those that do not, as somebody writes or reads it there, or that have not answered, are named, and the exit status is 1: it is removed on the others all the same. Of one that has not answered it is not known whether it has.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -95,12 +99,25 @@ pub enum StreamVerb {
         #[arg(long, value_enum, default_value_t)]
         format: Described,
     },
-    /// Remove a stream that nobody writes or reads any more
+    /// Remove a stream that nobody writes or reads any more: that of this node, unless others are named
+    #[command(after_help = REMOVED)]
     Rm {
         /// Its name, or a folder with recorded steps
         name: String,
         /// Also one that is written or read: those who do get an error
         #[arg(long)]
         force: bool,
+        /// Remove that of this node of the pool only; may be given several times
+        #[arg(long = "node", value_name = "NAME", conflicts_with = "all_nodes")]
+        nodes: Vec<String>,
+        /// Remove those of all nodes of the pool
+        #[arg(long)]
+        all_nodes: bool,
+        /// Wait so long for other nodes, such as 90s
+        #[arg(long, value_name = "TIME", default_value = "10s", value_parser = super::admin::time)]
+        timeout: u64,
+        /// How to print what was removed. The table is there only where other nodes are named
+        #[arg(long, value_enum, default_value_t)]
+        format: Described,
     },
 }

@@ -118,15 +118,31 @@ def explain_stream(
     return told
 
 
-def remove_stream(name: str | os.PathLike[str], *, force: bool = False, dataspaces: _stage.Spaces = None) -> bool:
-    """Removes a stream, and says whether there was one.
+def remove_stream(
+    name: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    dataspaces: _stage.Spaces = None,
+    nodes: Sequence[str] | None = (),
+    timeout: float = 10,
+) -> list[dict[str, Any]]:
+    """Removes a stream of this node, and of others of the pool if they are named. Tells where: a list of dicts with the `name` and, where there is a
+    pool, the `node` of each that was removed, which is empty if there was none. At its end is each node that has not removed its own, as somebody
+    writes or reads it there, or that has not answered, as a dict with the `node` and an `error`: of the latter it is not known whether it has.
+
+        >>> kept = [told for told in stead.remove_stream("sim", nodes=None) if "error" in told]
 
     Args:
-        name: The stream, or a folder with recorded steps, which are removed.
+        name: The stream, or a folder with recorded steps, which are removed: that is one of this node alone.
         force: Also while somebody writes or reads it: who does is told. Arrays that readers have stay as they are.
         dataspaces: As for `writer`.
+        nodes: Other nodes of the pool that remove theirs, too: none unless some are named, and all for None.
+        timeout: Seconds to wait for other nodes.
 
     Raises:
-        UsageError: Somebody writes or reads it, and `force` is not set.
+        UsageError: Somebody writes or reads it, and `force` is not set; nothing was removed on any node.
+        NotFoundError: The pool has no such node; or nothing was removed, and not all nodes have answered.
     """
-    return _stead.remove_stream(called(name), force, _stage.given(dataspaces))
+    said = _stead.remove_stream(called(name), force, _stage.given(dataspaces), named(nodes), timeout)
+    told: list[dict[str, Any]] = json.loads(said)
+    return told

@@ -109,6 +109,53 @@ fn a_node_that_does_not_answer_is_named_and_spoils_nothing() {
     assert!(all.missed.is_empty() && all.found.len() == 2, "{all:?}");
 }
 
+#[test]
+fn a_stream_is_removed_on_the_nodes_that_are_named_and_each_of_them_is_told() {
+    let dir = common::dir();
+    let pool = Pool::new(dir.path(), &["a", "b", "c"]);
+    let open = |node: &str| {
+        let mut writer = Writer::open("sim", &written(&spaces(dir.path(), node))).unwrap();
+        write(&mut writer, &bounds(&[0, 0], &SHAPE));
+        writer
+    };
+    let removed = |survey: &Survey, force: bool| {
+        let told = survey.remove("sim", force).unwrap();
+        let nodes = told.found.into_iter().map(|of| of.node.unwrap_or_default());
+        let missed = told.missed.into_iter().map(|of| of.node.unwrap_or_default());
+        (nodes.collect::<Vec<_>>(), missed.collect::<Vec<_>>())
+    };
+    let from_b = survey(dir.path(), "b", &pool);
+    let named = |node: &str| Survey { only: vec![node.to_owned()], ..from_b.clone() };
+    let [over, mut live, here] = ["a", "c", "b"].map(open);
+    over.close().unwrap();
+    here.close().unwrap();
+    // One that is written stays, and is the error where nothing else goes.
+    let e = named("c").remove("sim", false).unwrap_err();
+    assert_eq!(e.kind(), Kind::Usage);
+    assert!(e.message().ends_with("is being written or read on node c"), "{e}");
+    // Only this one, although there are others.
+    assert_eq!(removed(&Survey { nodes: None, ..from_b.clone() }, false).0, [""]);
+    assert_eq!(listed(&from_b), pairs(&[("sim", "a"), ("sim", "c")]));
+    assert_eq!(removed(&from_b, false), (vec!["a".to_owned()], vec!["c".to_owned()]));
+    write(&mut live, &bounds(&[0, 0], &SHAPE));
+    assert_eq!(listed(&from_b), pairs(&[("sim", "c")]));
+    // A node that is gone keeps nobody from the others.
+    pool.gone.lock().unwrap().push("a".to_owned());
+    assert_eq!(removed(&from_b, true), (vec!["c".to_owned()], vec!["a".to_owned()]));
+    assert!(live.begin().is_err());
+    let e = from_b.remove("sim", true).unwrap_err();
+    assert_eq!(e.kind(), Kind::NotFound);
+    assert!(e.message().contains("not all were reached: the daemon of node 'a' is gone"), "{e}");
+    pool.gone.lock().unwrap().clear();
+    assert_eq!(removed(&from_b, true), (Vec::new(), Vec::new()));
+    for odd in ["", "..", ".hidden", "a b"] {
+        assert_eq!(from_b.remove(odd, true).unwrap_err().kind(), Kind::Usage);
+    }
+    // A folder is where it is.
+    let e = from_b.remove("disk://run", true).unwrap_err();
+    assert!(e.message().contains("no stream of other nodes"), "{e}");
+}
+
 /// What is told to a node that has a reader for each of these boxes, and no writer: these are two, on two other nodes, of which each has
 /// half of the rows. And what is told of it when one of the nodes is gone.
 fn explained(boxes: &[Bounds]) -> (Explanation, Explanation) {
