@@ -21,7 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import wire
-from processes import DEADLINE, End, Peak
+from processes import DEADLINE, End, Peak, memory
 from run import command
 
 HERE = Path(__file__).parent
@@ -43,16 +43,22 @@ TOLD = {"MPI4PY_MPIABI": "openmpi", "STEAD_MPI_LIBRARY": str(LIBRARY), "STEAD_PE
 # --- The programs -------------------------------------------------------------------------------------
 
 
-def meet(o, host):
-    """Says which process this is, and waits until all are told to begin: when that is."""
-    at, until = Path(o.at), time.monotonic() + DEADLINE
-    (at / f"{host}.part").write_text(str(os.getpid()))
-    os.rename(at / f"{host}.part", at / str(host))
-    while not (at / "go").exists():
+def told(o, what):
+    """Waits until who has begun this program says so: when that is."""
+    at, until = Path(o.at) / what, time.monotonic() + DEADLINE
+    while not at.exists():
         if time.monotonic() > until:
-            raise SystemExit("nobody tells this program to begin")
+            raise SystemExit(f"nobody tells this program to {what}")
         time.sleep(0.001)
     return time.monotonic()
+
+
+def meet(o, host):
+    """Says which process this is, and waits until all are told to begin: when that is."""
+    at = Path(o.at)
+    (at / f"{host}.part").write_text(str(os.getpid()))
+    os.rename(at / f"{host}.part", at / str(host))
+    return told(o, "begin")
 
 
 def program(o, host, world=None):
@@ -89,7 +95,9 @@ def program(o, host, world=None):
                 del step, got
             found |= {"seconds": time.perf_counter() - begun, "core_s": time.process_time() - took}
             found["bytes"] = (o.steps - o.warm) * o.side * half * 8
-    print(json.dumps(found), flush=True)
+        print(json.dumps(found), flush=True)
+        # What it has for messages in any case, it has now.
+        told(o, "end")
 
 
 def main():
@@ -111,10 +119,10 @@ class Hosts:
     neither programs of other jobs nor who measures would see."""
 
     def __init__(self, name, work):
-        self.name, self.work, self.memory = name, work, work / "memory"
+        self.name, self.work, self.folder = name, work, work / "memory"
         self.runs, self.daemons = 0, []
         for host in range(2 * PAIRS):
-            (self.memory / f"n{host}").mkdir(mode=0o700)
+            (self.folder / f"n{host}").mkdir(mode=0o700)
             (work / f"n{host}").mkdir()
 
     def job(self, ranks, *words):
@@ -127,12 +135,12 @@ class Hosts:
 
     def begin(self, way, o):
         """The ends of a run, and how many lines each of them prints."""
-        told = json.dumps(o)
+        words = json.dumps(o)
         if way == "MPI":
-            return [(End(self.job(2 * PAIRS, sys.executable, __file__, "rank", told)), 2 * PAIRS)]
+            return [(End(self.job(2 * PAIRS, sys.executable, __file__, "rank", words)), 2 * PAIRS)]
         # The lab counts its hosts from 1.
-        alone = [End([LAB, "exec", self.name, host + 1, sys.executable, __file__, "alone", told, host]) for host in range(PAIRS, 2 * PAIRS)]
-        return [(End(self.job(PAIRS, sys.executable, __file__, "rank", told)), PAIRS), *((end, 1) for end in alone)]
+        alone = [End([LAB, "exec", self.name, host + 1, sys.executable, __file__, "alone", words, host]) for host in range(PAIRS, 2 * PAIRS)]
+        return [(End(self.job(PAIRS, sys.executable, __file__, "rank", words)), PAIRS), *((end, 1) for end in alone)]
 
     def there(self, at, ends):
         """The processes of all hosts, once they are ready."""
@@ -149,18 +157,21 @@ class Hosts:
         at = self.work / f"run{self.runs}"
         at.mkdir()
         # Nobody takes the stream of the run before for this one.
-        o = {"way": way, "stream": f"field{self.runs}", "work": str(self.work), "memory": str(self.memory), "at": str(at), "side": side,
+        o = {"way": way, "stream": f"field{self.runs}", "work": str(self.work), "memory": str(self.folder), "at": str(at), "side": side,
              "steps": steps, "warm": min(WARM, steps - 1), "keep": keep, "queue": queue}
         ends, peak, is_over = self.begin(way, o), None, False
         try:
             pids = self.there(at, ends)
             if look:
-                peak = Peak([*pids, *(self.daemons if way == "pool" else [])], self.memory)
-            (at / "go").touch()
+                peak = Peak([*pids, *(self.daemons if way == "pool" else [])], self.folder)
+            (at / "begin").touch()
             found = [json.loads(end.line()) for end, lines in ends for _ in range(lines)]
+            most = peak and max(memory(peak.roots, peak.folder), peak.stop())
+            (at / "end").touch()
             is_over = True
         finally:
-            most = peak.stop() if peak else None
+            if peak:
+                peak.over.set()
             for end, _ in ends:
                 end.close(kill=not is_over)
         begun = min(one["begun"] for one in found)
@@ -175,10 +186,10 @@ def raised():
     """The hosts, as long as they are wanted."""
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stead-bench-", ignore_cleanup_errors=True)))
-        memory = work / "memory"
-        memory.mkdir()
-        command(["mount", "-t", "tmpfs", "-o", "mode=700", "tmpfs", str(memory)])
-        stack.callback(command, ["umount", "--lazy", str(memory)])
+        folder = work / "memory"
+        folder.mkdir()
+        command(["mount", "-t", "tmpfs", "-o", "mode=700", "tmpfs", str(folder)])
+        stack.callback(command, ["umount", "--lazy", str(folder)])
         name = command([str(LAB), "up", str(2 * PAIRS)], env=os.environ | {"LAB_OWNER": str(os.getpid())}).strip()
         # Before its memory is taken away.
         stack.callback(command, [str(LAB), "drop", name])
@@ -203,7 +214,7 @@ def pooled(hosts):
     try:
         until = time.monotonic() + DEADLINE
         for host in range(2 * PAIRS):
-            add = [str(STEAD), "admin", "dataspace", "add", "memory", f"path={hosts.memory}/n{host}"]
+            add = [str(STEAD), "admin", "dataspace", "add", "memory", f"path={hosts.folder}/n{host}"]
             while (done := subprocess.run(add, env=os.environ | {"STEAD_SOCKET": f"{work}/n{host}/s"}, capture_output=True, text=True)).returncode:
                 if process.poll() is not None or time.monotonic() > until:
                     raise RuntimeError(f"there is no pool of daemons: {done.stderr}\n{(work / 'log').read_text()}")
