@@ -100,7 +100,7 @@ bench-streams:
 	@scripts/setup.sh test
 	@scripts/setup.sh bench
 	cargo build --release --locked -p stead-cli -p stead-capi
-	! command -v mpicc >/dev/null || PROFILE=release scripts/mpi.sh openmpi
+	! command -v mpicc >/dev/null || PROFILE=release COMMANDS=all scripts/mpi.sh openmpi
 	scripts/python.sh
 	.build/venv/bin/python -m venv .build/bench/venv
 	.build/bench/venv/bin/python -m pip install --quiet --requirement bench/requirements.txt

@@ -11,8 +11,8 @@ left out, and named.
 - coupled: a simulation and an analysis, each alone, coupled by a stream, and through files.
 - recorded: steps of 128 MB that are recorded in files, on tmpfs and on the disk, beside plain files and BP5: until the last one is put, until all
   are durable, and read again.
-- nodes: two hosts of the lab that write and two that read, by links of 1 Gb/s: what each reader gets beside what TCP brings it. Needs root, Open MPI and
-  libstead_mpi.
+- nodes: two hosts of the lab that write and two that read, by links of 1 Gb/s, as ranks of one job and by a pool of daemons: what each reader gets
+  beside what TCP brings it, the time to the first step, and the peak of memory. Needs root, Open MPI, libstead_mpi, and for the pool the command with MPI.
 - flows: mean, moments and a slice of a field of 128 MB, by a flow in the simulation or by itself, and by NumPy in a reader.
 - lines: what a user writes for each end, counted in examples/streams.
 

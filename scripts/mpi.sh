@@ -29,8 +29,9 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   # One MPI is enough for the command: what it calls is tested with both. `make test-all` has it of each, as daemons are a pool over either.
   command='' first=''
   [ "$name $profile" != "openmpi dev" ] || command=stead-mpi first=yes
-  [ "$profile ${COMMANDS:-}" != "dev all" ] || command=stead-mpi
+  [ "${COMMANDS:-}" != all ] || command=stead-mpi
   [ -z "$command" ] || what+=(--bin "$command") features+=,stead-cli/mpi
+  [ -z "$command" ] || [ "$profile" = dev ] || what+=(-p stead-cli)
   [ -z "$first" ] || what+=(--bin mpi-read)
   # What is linked with one MPI must not be taken for the other: a profile of its own, which is otherwise the same, has the
   # bindings of this one, and all that uses them, kept apart from those of the other, and nothing else.
