@@ -12,7 +12,7 @@ made=$profile
 
 # Together with what tests, or benchmarks, have built already: alone, each would have what it needs built anew with
 # features of its own.
-if [ "$profile" = dev ]; then built=(--workspace); else built=(-p stead-cli -p stead-bench -p stead-capi); fi
+if [ "$profile" = dev ]; then built=("${WORKSPACE[@]}"); else built=(-p stead-cli -p stead-bench -p stead-capi); fi
 cargo build --profile "$profile" --locked "${built[@]}"
 
 # `mpicc.NAME` where the system has both, `mpicc` where it has one.
@@ -23,7 +23,7 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   out=$BUILD/mpi/$name
   mkdir -p "$out"
   say "building with $mpicc into $out"
-  if [ "$profile" = dev ]; then what=(--workspace); else what=(-p stead-mpi-capi -p stead-mpi); fi
+  if [ "$profile" = dev ]; then what=("${WORKSPACE[@]}"); else what=(-p stead-mpi-capi -p stead-mpi); fi
   what+=(--lib --bin conform)
   features=stead-mpi-capi/conformance
   # One MPI is enough for the command: what it calls is tested with both. `make test-all` has it of each, as daemons are a pool over either.

@@ -74,10 +74,10 @@ scripts/setup.sh "$([ "$level" = all ] && echo all || echo tools)"
 aside "packages" scripts/setup.sh test
 step "format" cargo fmt --all --check
 step "lint" cargo clippy --workspace --all-targets --locked -- -D warnings
-step "build" cargo build --workspace --locked
+step "build" cargo build "${WORKSPACE[@]}" --locked
 if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTHESIS_PROFILE=long STEAD_CRASHES=${STEAD_CRASHES:-1000} COMMANDS=all STEAD_TESTS=all; fi
 # All of it, as what it needs is then that of the other builds; only what depends on these features is looked at again.
-step "lint of mpi" cargo clippy --workspace --features stead-mpi-capi/conformance,stead-cli/mpi \
+step "lint of mpi" cargo clippy "${WORKSPACE[@]}" --features stead-mpi-capi/conformance,stead-cli/mpi \
   --all-targets --locked -- -D warnings
 step "build of tests" cargo test --workspace --locked --no-run
 aside "unit and property" cargo test --workspace --locked --no-fail-fast
