@@ -89,7 +89,7 @@ RUSTDOCFLAGS='-D warnings' step "api docs" cargo doc --workspace --no-deps --loc
 step "tidy" "$TARGET/debug/xtask" tidy
 step "links" "$TARGET/debug/xtask" deps
 # They are a workspace of their own; that they compile is all that is looked at here.
-step "fuzz targets" cargo check --manifest-path fuzz/Cargo.toml --locked --target-dir "$TARGET"
+step "fuzz targets" cargo check --manifest-path fuzz/Cargo.toml --no-default-features --locked --target-dir "$TARGET"
 if [ "$(uname -m)" = aarch64 ]; then
   summary+=("skipped  code for NEON                    this machine has it; the unit tests above ran it")
 elif rustup target list --installed 2>/dev/null | grep -qx aarch64-unknown-linux-gnu; then
