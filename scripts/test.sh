@@ -30,15 +30,30 @@ step() {
   summary+=("$(printf '%-8s %-22s %5d s   %s' "$result" "$name" $((SECONDS - start)) "$note")")
 }
 
-# aside NAME COMMAND...: begins it beside the steps that follow, of those that wait much of the time; `gather NAME` waits for it, and is its step.
-declare -A aside_pid aside_start
+# aside NAME [after OTHER] COMMAND...: begins it beside the steps that follow, of those that wait much of the time, or once what was begun as
+# OTHER has ended; `gather NAME` waits for it, and is its step.
+declare -A aside_pid
 aside() {
-  local name=$1
+  local name=$1 after='' log=$logs/${1//[^a-z0-9]/-}.log
   shift
-  say "$name, beside what follows: $*"
-  aside_start[$name]=$SECONDS
-  # Which passes it on to all that was begun when it is to end.
-  timeout 0 "$@" >"$logs/${name//[^a-z0-9]/-}.log" 2>&1 </dev/null &
+  if [ "$1" = after ]; then
+    after=${aside_pid[$2]}
+    say "$name, beside what follows, after $2: ${*:3}"
+    shift 2
+  else
+    say "$name, beside what follows: $*"
+  fi
+  rm -f "$log.took"
+  {
+    [ -z "$after" ] || tail --pid="$after" -f /dev/null
+    begun=$SECONDS result=0
+    # Which passes it on to all that was begun when it is to end.
+    timeout 0 "$@" &
+    trap 'kill $!' TERM
+    wait $! || result=$?
+    echo $((SECONDS - begun)) >"$log.took"
+    exit $result
+  } >"$log" 2>&1 </dev/null &
   aside_pid[$name]=$!
 }
 gather() {
@@ -47,7 +62,7 @@ gather() {
   wait "${aside_pid[$name]}" || result=FAILED failed=$((failed + 1))
   unset "aside_pid[$name]"
   cat "$log"
-  summary+=("$(printf '%-8s %-22s %5d s   %s' "$result" "$name" $((SECONDS - ${aside_start[$name]})) "$(count "$log"), beside others")")
+  summary+=("$(printf '%-8s %-22s %5d s   %s' "$result" "$name" "$(cat "$log.took")" "$(count "$log"), beside others")")
 }
 trap 'kill "${aside_pid[@]}" 2>/dev/null || true' EXIT
 
@@ -108,13 +123,15 @@ step "oracles" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/oracle
 step "C and C++" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/c
 # Ranks of MPI may be Python.
 step "python package" scripts/python.sh dev
-# A hang is to end, whatever it is in; they wait for deadlines and kills most of the time.
+# A hang is to end, whatever it is in; they wait for deadlines and kills most of the time, and those of the package for other programs. Two
+# lanes of two workers each are what two cores bear: this one, and that of MPI.
 aside "faults" timeout "$([ "$level" = all ] && echo 5400 || echo 1800)" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist worksteal tests/faults
+aside "python" after "faults" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/python
 step "mpi, build" scripts/mpi.sh
 # Ranks wait for each other and for deadlines most of the time. Files of tests share labs, so each is of one worker.
 step "mpi" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/mpi
-step "python" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/python
 gather "faults"
+gather "python"
 step "documents" "$PYTHON" -m pytest -q -rsfE tests/docs
 NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet
 step "benchmarks, small" "$PYTHON" bench/run.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \
