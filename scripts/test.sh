@@ -128,8 +128,9 @@ step "python package" scripts/python.sh dev
 aside "faults" timeout "$([ "$level" = all ] && echo 5400 || echo 1800)" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist worksteal tests/faults
 aside "python" after "faults" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/python
 step "mpi, build" scripts/mpi.sh
-# Ranks wait for each other and for deadlines most of the time. Files of tests share labs, so each is of one worker.
-step "mpi" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/mpi
+# Ranks wait for each other and for deadlines most of the time. Files of tests share labs, so each is of one worker; they come in an order
+# of their own (tests/mpi/conftest.py).
+step "mpi" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/mpi
 gather "faults"
 gather "python"
 step "documents" "$PYTHON" -m pytest -q -rsfE tests/docs
