@@ -131,10 +131,11 @@ step "mpi, build" scripts/mpi.sh
 # Ranks wait for each other and for deadlines most of the time. Files of tests share labs, so each is of one worker; they come in an order
 # of their own (tests/mpi/conftest.py).
 step "mpi" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/mpi
+# Those of a page go on where the ones before them have been.
+step "documents" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/docs
+NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet
 gather "faults"
 gather "python"
-step "documents" "$PYTHON" -m pytest -q -rsfE tests/docs
-NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet
 step "benchmarks, small" "$PYTHON" bench/run.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \
   --scale 0.001 --runs 1 --installed --check
 step "reading, small" "$PYTHON" bench/reading.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \
