@@ -11,6 +11,9 @@ export STEAD_CACHE=$BUILD/cache
 export STEAD_STATE=$BUILD/state
 # A daemon of this machine has nothing to do with them; those that want one begin their own.
 export STEAD_SOCKET=none
+# What is built from the beginning, as in a fresh clone, is there sooner without what it takes to build parts of it anew, and on half of the
+# disk space. Where somebody develops that is there, and is kept.
+[ -n "$(ls -A "$TARGET/debug/incremental" 2>/dev/null)" ] || export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 logs=$BUILD/logs
 mkdir -p "$logs"
