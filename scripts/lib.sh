@@ -8,6 +8,9 @@ VENV=$BUILD/venv
 PYTHON=$VENV/bin/python
 TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
 export PIP_CACHE_DIR=$BUILD/pip PIP_DISABLE_PIP_VERSION_CHECK=1
+# What is built to be tested, all at once, so that what it shares has the same features and is built once. Not the extension of Python:
+# maturin builds it with variables of its own for PyO3, and each of the two would build anew what the other one has built.
+WORKSPACE=(--workspace --exclude stead-python)
 # What a user's shell says must not leak into tests.
 export LC_ALL=C.UTF-8
 unset STEAD_SIMD

@@ -12,47 +12,18 @@ made=$profile
 
 # Together with what tests, or benchmarks, have built already: alone, each would have what it needs built anew with
 # features of its own.
-if [ "$profile" = dev ]; then built=(--workspace); else built=(-p stead-cli -p stead-bench -p stead-capi); fi
+if [ "$profile" = dev ]; then built=("${WORKSPACE[@]}"); else built=(-p stead-cli -p stead-bench -p stead-capi); fi
 cargo build --profile "$profile" --locked "${built[@]}"
 
-# `mpicc.NAME` where the system has both, `mpicc` where it has one.
-for name in "${@:-openmpi mpich}"; do for name in $name; do
-  mpicc=mpicc.$name
-  command -v "$mpicc" >/dev/null || mpicc=mpicc
-  "$mpicc" -show 2>/dev/null | grep -qi "${name/openmpi/open}" || { say "no $name here"; continue; }
-  out=$BUILD/mpi/$name
-  mkdir -p "$out"
-  say "building with $mpicc into $out"
-  if [ "$profile" = dev ]; then what=(--workspace); else what=(-p stead-mpi-capi -p stead-mpi); fi
-  what+=(--lib --bin conform)
-  features=stead-mpi-capi/conformance
-  # One MPI is enough for the command: what it calls is tested with both. `make test-all` has it of each, as daemons are a pool over either.
-  command='' first=''
-  [ "$name $profile" != "openmpi dev" ] || command=stead-mpi first=yes
-  [ "${COMMANDS:-}" != all ] || command=stead-mpi
-  [ -z "$command" ] || what+=(--bin "$command") features+=,stead-cli/mpi
-  [ -z "$command" ] || [ "$profile" = dev ] || what+=(-p stead-cli)
-  [ -z "$first" ] || what+=(--bin mpi-read)
-  # What is linked with one MPI must not be taken for the other: a profile of its own, which is otherwise the same, has the
-  # bindings of this one, and all that uses them, kept apart from those of the other, and nothing else.
-  other=()
-  [ "$name" = openmpi ] || other=(--config "profile.$profile.package.mpi-sys.codegen-units=17")
-  MPICC=$mpicc cargo build --profile "$profile" --locked "${what[@]}" --features "$features" "${other[@]}"
-  cp -f "$TARGET/$made/libstead_capi.so" "$out/libstead.so"
-  cp -f "$TARGET/$made/libstead_mpi_capi.so" "$out/libstead_mpi.so"
+# programs MPICC FOLDER FIRST: what is in C, C++ and Fortran, with what FOLDER has of libstead and libstead_mpi; FIRST is empty, or has it
+# checked by sanitizers, too.
+programs() {
+  local mpicc=$1 out=$2 first=$3
   mpi_io "$mpicc" "$out" -Werror
   # Programs look for them by their names with a version.
   for library in libstead libstead_mpi libstead_mpi_io; do
     ln -sf $library.so "$out/$(readelf -d "$out/$library.so" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')"
   done
-  cp -f "$TARGET/$made/conform" "$out/conform"
-  if [ -n "$command" ]; then
-    cp -f "$TARGET/$made/$command" "$out/stead"
-  elif [ "$name $profile" = "mpich dev" ]; then
-    # One that is there is of an older build.
-    rm -f "$out/stead"
-  fi
-  [ -z "$first" ] || cp -f "$TARGET/$made/mpi-read" "$out/read-rust"
   cc=("$mpicc" -std=c11 -Wall -Wextra -Werror -Iinclude)
   # Not the C++ of MPI itself, which is no longer in the standard and full of warnings.
   cxx=("${mpicc/mpicc/mpicxx}" -std=c++17 -Wall -Wextra -Werror -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -Iinclude)
@@ -99,4 +70,48 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
     "${cc[@]}" "${checks[@]}" -rdynamic tests/mpi/asking.c crates/mpi-capi/c/*.c -o "$out/asking-checked" "${libraries[@]}" -ldl -lm
     "${cc[@]}" "${checks[@]}" tests/mpi/types.c crates/mpi-capi/c/{types,views,errors}.c -o "$out/types-checked" "${libraries[@]}"
   fi
+}
+
+compiled=()
+# Nothing of it goes on when this ends.
+trap wait EXIT
+# `mpicc.NAME` where the system has both, `mpicc` where it has one.
+for name in "${@:-openmpi mpich}"; do for name in $name; do
+  mpicc=mpicc.$name
+  command -v "$mpicc" >/dev/null || mpicc=mpicc
+  "$mpicc" -show 2>/dev/null | grep -qi "${name/openmpi/open}" || { say "no $name here"; continue; }
+  out=$BUILD/mpi/$name
+  mkdir -p "$out"
+  say "building with $mpicc into $out"
+  if [ "$profile" = dev ]; then what=("${WORKSPACE[@]}"); else what=(-p stead-mpi-capi -p stead-mpi); fi
+  what+=(--lib --bin conform)
+  features=stead-mpi-capi/conformance
+  # One MPI is enough for the command: what it calls is tested with both. `make test-all` has it of each, as daemons are a pool over either.
+  command='' first=''
+  [ "$name $profile" != "openmpi dev" ] || command=stead-mpi first=yes
+  [ "${COMMANDS:-}" != all ] || command=stead-mpi
+  [ -z "$command" ] || what+=(--bin "$command") features+=,stead-cli/mpi
+  [ -z "$command" ] || [ "$profile" = dev ] || what+=(-p stead-cli)
+  [ -z "$first" ] || what+=(--bin mpi-read)
+  # What is linked with one MPI must not be taken for the other: a profile of its own, which is otherwise the same, has the
+  # bindings of this one, and all that uses them, kept apart from those of the other, and nothing else.
+  other=()
+  [ "$name" = openmpi ] || other=(--config "profile.$profile.package.mpi-sys.codegen-units=17")
+  MPICC=$mpicc cargo build --profile "$profile" --locked "${what[@]}" --features "$features" "${other[@]}"
+  cp -f "$TARGET/$made/libstead_capi.so" "$out/libstead.so"
+  cp -f "$TARGET/$made/libstead_mpi_capi.so" "$out/libstead_mpi.so"
+  cp -f "$TARGET/$made/conform" "$out/conform"
+  if [ -n "$command" ]; then
+    cp -f "$TARGET/$made/$command" "$out/stead"
+  elif [ "$name $profile" = "mpich dev" ]; then
+    # One that is there is of an older build.
+    rm -f "$out/stead"
+  fi
+  [ -z "$first" ] || cp -f "$TARGET/$made/mpi-read" "$out/read-rust"
+  # Beside what cargo does for the next one.
+  programs "$mpicc" "$out" "$first" &
+  compiled+=($!)
 done; done
+failed=0
+for one in "${compiled[@]}"; do wait "$one" || failed=1; done
+exit $failed

@@ -11,6 +11,9 @@ export STEAD_CACHE=$BUILD/cache
 export STEAD_STATE=$BUILD/state
 # A daemon of this machine has nothing to do with them; those that want one begin their own.
 export STEAD_SOCKET=none
+# What is built from the beginning, as in a fresh clone, is there sooner without what it takes to build parts of it anew, and on half of the
+# disk space. Where somebody develops that is there, and is kept.
+[ -n "$(ls -A "$TARGET/debug/incremental" 2>/dev/null)" ] || export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 logs=$BUILD/logs
 mkdir -p "$logs"
@@ -30,15 +33,30 @@ step() {
   summary+=("$(printf '%-8s %-22s %5d s   %s' "$result" "$name" $((SECONDS - start)) "$note")")
 }
 
-# aside NAME COMMAND...: begins it beside the steps that follow, of those that wait much of the time; `gather NAME` waits for it, and is its step.
-declare -A aside_pid aside_start
+# aside NAME [after OTHER] COMMAND...: begins it beside the steps that follow, of those that wait much of the time, or once what was begun as
+# OTHER has ended; `gather NAME` waits for it, and is its step.
+declare -A aside_pid
 aside() {
-  local name=$1
+  local name=$1 after='' log=$logs/${1//[^a-z0-9]/-}.log
   shift
-  say "$name, beside what follows: $*"
-  aside_start[$name]=$SECONDS
-  # Which passes it on to all that was begun when it is to end.
-  timeout 0 "$@" >"$logs/${name//[^a-z0-9]/-}.log" 2>&1 </dev/null &
+  if [ "$1" = after ]; then
+    after=${aside_pid[$2]}
+    say "$name, beside what follows, after $2: ${*:3}"
+    shift 2
+  else
+    say "$name, beside what follows: $*"
+  fi
+  rm -f "$log.took"
+  {
+    [ -z "$after" ] || tail --pid="$after" -f /dev/null
+    begun=$SECONDS result=0
+    # Which passes it on to all that was begun when it is to end.
+    timeout 0 "$@" &
+    trap 'kill $!' TERM
+    wait $! || result=$?
+    echo $((SECONDS - begun)) >"$log.took"
+    exit $result
+  } >"$log" 2>&1 </dev/null &
   aside_pid[$name]=$!
 }
 gather() {
@@ -47,7 +65,7 @@ gather() {
   wait "${aside_pid[$name]}" || result=FAILED failed=$((failed + 1))
   unset "aside_pid[$name]"
   cat "$log"
-  summary+=("$(printf '%-8s %-22s %5d s   %s' "$result" "$name" $((SECONDS - ${aside_start[$name]})) "$(count "$log"), beside others")")
+  summary+=("$(printf '%-8s %-22s %5d s   %s' "$result" "$name" "$(cat "$log.took")" "$(count "$log"), beside others")")
 }
 trap 'kill "${aside_pid[@]}" 2>/dev/null || true' EXIT
 
@@ -74,10 +92,10 @@ scripts/setup.sh "$([ "$level" = all ] && echo all || echo tools)"
 aside "packages" scripts/setup.sh test
 step "format" cargo fmt --all --check
 step "lint" cargo clippy --workspace --all-targets --locked -- -D warnings
-step "build" cargo build --workspace --locked
+step "build" cargo build "${WORKSPACE[@]}" --locked
 if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTHESIS_PROFILE=long STEAD_CRASHES=${STEAD_CRASHES:-1000} COMMANDS=all STEAD_TESTS=all; fi
 # All of it, as what it needs is then that of the other builds; only what depends on these features is looked at again.
-step "lint of mpi" cargo clippy --workspace --features stead-mpi-capi/conformance,stead-cli/mpi \
+step "lint of mpi" cargo clippy "${WORKSPACE[@]}" --features stead-mpi-capi/conformance,stead-cli/mpi \
   --all-targets --locked -- -D warnings
 step "build of tests" cargo test --workspace --locked --no-run
 aside "unit and property" cargo test --workspace --locked --no-fail-fast
@@ -89,7 +107,7 @@ RUSTDOCFLAGS='-D warnings' step "api docs" cargo doc --workspace --no-deps --loc
 step "tidy" "$TARGET/debug/xtask" tidy
 step "links" "$TARGET/debug/xtask" deps
 # They are a workspace of their own; that they compile is all that is looked at here.
-step "fuzz targets" cargo check --manifest-path fuzz/Cargo.toml --locked --target-dir "$TARGET"
+step "fuzz targets" cargo check --manifest-path fuzz/Cargo.toml --no-default-features --locked --target-dir "$TARGET"
 if [ "$(uname -m)" = aarch64 ]; then
   summary+=("skipped  code for NEON                    this machine has it; the unit tests above ran it")
 elif rustup target list --installed 2>/dev/null | grep -qx aarch64-unknown-linux-gnu; then
@@ -108,21 +126,28 @@ step "oracles" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/oracle
 step "C and C++" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/c
 # Ranks of MPI may be Python.
 step "python package" scripts/python.sh dev
-# A hang is to end, whatever it is in; they wait for deadlines and kills most of the time.
+# A hang is to end, whatever it is in; they wait for deadlines and kills most of the time, and those of the package for other programs. Two
+# lanes of two workers each are what two cores bear: this one, and that of MPI.
 aside "faults" timeout "$([ "$level" = all ] && echo 5400 || echo 1800)" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist worksteal tests/faults
+aside "python" after "faults" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/python
 step "mpi, build" scripts/mpi.sh
-# Ranks wait for each other and for deadlines most of the time. Files of tests share labs, so each is of one worker.
-step "mpi" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/mpi
-step "python" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/python
-gather "faults"
-step "documents" "$PYTHON" -m pytest -q -rsfE tests/docs
+# Ranks wait for each other and for deadlines most of the time. Files of tests share labs, so each is of one worker; they come in an order
+# of their own (tests/mpi/conftest.py).
+step "mpi" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/mpi
+# Those of a page go on where the ones before them have been.
+step "documents" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/docs
 NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet
+gather "faults"
+gather "python"
+# What they measure here is nothing for anybody: that they run, and that all find the same.
+aside "streams, small" "$PYTHON" bench/streams.py "$STEAD" "$BUILD/bench" "$BUILD/bench" --scale 0.01 --runs 1 --check
 step "benchmarks, small" "$PYTHON" bench/run.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \
   --scale 0.001 --runs 1 --installed --check
 step "reading, small" "$PYTHON" bench/reading.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \
   --scale 0.001 --runs 1 --tasks 2,300,5000 --check
+gather "streams, small"
+# These by themselves: the first one takes the page cache from all, and of the second one a part whose time is over is left out.
 step "staging, small" "$PYTHON" bench/staging.py "$STEAD" "$BUILD/bench" "$BUILD/bench" --scale 0.002 --runs 1 --check
-step "streams, small" "$PYTHON" bench/streams.py "$STEAD" "$BUILD/bench" "$BUILD/bench" --scale 0.01 --runs 1 --check
 sections=()
 [ "$level" = all ] || sections=(--only wire,asks,vector,nine)
 step "near the data, small" "$PYTHON" bench/active.py "$BUILD/mpi/openmpi/stead" "$BUILD/bench" "$BUILD/bench" \

@@ -22,6 +22,12 @@ in_all = pytest.mark.skipif(os.environ.get("STEAD_TESTS") != "all", reason="it i
 SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
+def repeats(does: bool) -> None:
+    """As `in_all`, of a case of a test: one that says with an MPI, or of so many ranks, what other cases say of the same code."""
+    if does and os.environ.get("STEAD_TESTS") != "all":
+        pytest.skip("it is of make test-all")
+
+
 def plain(value):
     """A result as Python sees it: the three numbers that JSON lacks become floats again."""
     if isinstance(value, str):

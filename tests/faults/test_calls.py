@@ -12,6 +12,7 @@ import time
 
 import pytest
 from rigs import CHANGED, DIRECT, IO, ON_DEMAND, PREAD, URING, right
+from support import repeats
 
 SIZE = 3_000_005
 BAD, END = 1_500_000, 1_500_100
@@ -44,6 +45,7 @@ def faults(shim, path, tmp_path):
 
 @pytest.mark.parametrize("flags", [PREAD, PREAD | ON_DEMAND])
 def test_bad_bytes_are_errors_of_those_who_ask_for_them(face, path, data, faults, flags):
+    repeats(face.is_thin and flags != PREAD)
     reader = face(path, flags, **faults(SHIM_BAD=f"{BAD}-{END}"))
     for way in face.ways:
         for offset, length in [(0, 5000), (BAD - 5000, 5000), (END, 5000), (SIZE - 3000, 3000), (BAD - 400_000, 400_000)]:
@@ -89,6 +91,7 @@ def test_the_command_says_what_and_where(stead, path, data, faults):
 
 @pytest.mark.parametrize("flags", [0, ON_DEMAND, ON_DEMAND | DIRECT, ON_DEMAND | URING, ON_DEMAND | PREAD])
 def test_a_file_becomes_shorter_during_the_session(face, path, data, flags):
+    repeats(face.is_thin and flags != 0)
     reader = face(path, flags)
     now = 1_000_123
     for way in face.ways:

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 from rigs import DIRECT, IO, ON_DEMAND, PREAD, URING, Disk
+from support import repeats
 
 #: One page; the huge page around it begins a MiB before.
 BAD = 5 << 20
@@ -19,6 +20,7 @@ NAMES = ["mapped", "mapped, on demand", "io_uring", "pread", "direct"]
 
 @pytest.mark.parametrize("flags", FLAGS, ids=NAMES)
 def test_a_bad_sector_is_an_error_of_those_who_ask_for_it(face, disk, flags):
+    repeats(face.is_thin and flags != 0)
     disk.rule(bad=[(BAD, END)])
     reader = face(disk.file, flags)
     for _ in range(2):
@@ -67,6 +69,7 @@ def test_the_command_says_what_and_where(stead, disk, engine):
 
 @pytest.mark.parametrize("flags", [ON_DEMAND | URING, ON_DEMAND | DIRECT], ids=["io_uring", "direct"])
 def test_a_disk_that_gives_little_at_a_time(face, disk, flags):
+    repeats(face.is_thin and flags != ON_DEMAND | URING)
     disk.rule(short=4096)
     reader = face(disk.file, flags)
     for way in face.ways:
@@ -76,6 +79,7 @@ def test_a_disk_that_gives_little_at_a_time(face, disk, flags):
 
 @pytest.mark.parametrize("flags", [ON_DEMAND, ON_DEMAND | URING, ON_DEMAND | DIRECT], ids=["mapped", "io_uring", "direct"])
 def test_who_waits_no_more_for_a_sector_leaves_nothing_behind(face, disk, flags):
+    repeats(face.is_thin and flags != ON_DEMAND)
     disk.rule(held=[(BAD, END)])
     reader = face(disk.file, flags)
     for _ in range(3):

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from jobs import BUILT, LENGTH, contents
 from tipsy_files import galaxy, write
+
+#: Files of few tests, each of which takes long: they raise pools of daemons and Slurm, or wait until ranks are missed.
+LONG = {"test_pool.py", "test_pool_campaign.py", "test_pool_streams.py", "test_slurm_jobs.py", "test_srun.py", "test_offload_hosts.py"}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Workers take file after file in this order (scripts/test.sh): what is short comes last, as all others have nothing to do while the last one runs."""
+    many = Counter(item.path.name for item in items)
+    items.sort(key=lambda item: (item.path.name not in LONG, -many[item.path.name], item.path.name))
 
 
 @pytest.fixture(scope="session")

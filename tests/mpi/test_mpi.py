@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from jobs import BUILT, HASTY, LENGTH, LIMIT, asleep, launch, run
-from support import ROOT, in_all
+from support import ROOT, in_all, repeats
 
 LAB = ROOT / "lab" / "lab"
 
@@ -99,6 +99,7 @@ def test_the_fabric_conforms(mpi, ranks):
 @pytest.mark.parametrize("flags", ["0", "8"], ids=["page cache", "blocks in memory"])
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_ranks_and_tasks_read_any_ranges(mpi, file, ranks, flags):
+    repeats(mpi == "mpich" and ranks == 2)
     out = run([*launch(mpi, ranks), BUILT / mpi / "ranks", "read", file], {"RANKS_FLAGS": flags})
     assert len(read_bytes(out)) == ranks
     if flags == "8":
@@ -168,6 +169,7 @@ def test_a_rank_that_computes_stalls_nobody(mpi, file):
 
 @pytest.mark.parametrize("flags", ["0", "8"], ids=["page cache", "blocks in memory"])
 def test_an_idle_session_takes_no_processor(mpi, file, flags):
+    repeats(mpi == "mpich" and flags == "8")
     out = run([*launch(mpi, 2), BUILT / mpi / "ranks", "idle", file, 2], {"RANKS_FLAGS": flags})
     assert len(asleep(out)) == 2, out
 
@@ -176,6 +178,7 @@ def test_an_idle_session_takes_no_processor(mpi, file, flags):
     ("Isend", 160), ("Irecv", 60), ("Test_over", 160), *(pytest.param(*more, marks=in_all) for more in (("Isend", 40), ("Test", 3000))),
 ])
 def test_a_call_of_mpi_that_fails_is_an_error_for_all_and_nobody_hangs(mpi, file, tool, tmp_path, call, after):
+    repeats(mpi == "mpich" and call == "Isend")
     given = ["env", f"LD_PRELOAD={tool}", f"FAIL_CALL={call}", f"FAIL_AFTER={after}"]
     out = run([*launch(mpi, 2), *given, BUILT / mpi / "ranks", "fail", file, tmp_path / "told"], expect=None)
     told = re.findall(r"rank \d: (\w+) after (\d+) s: (.*)", out)
@@ -220,6 +223,7 @@ def test_what_ranks_do_wrong_is_told(mpi, file):
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_threads_of_ranks_open_files_at_the_same_time(mpi, file, tmp_path, ranks):
+    repeats(mpi == "mpich" and ranks == 2)
     other = tmp_path / "other"
     other.write_bytes(bytes(255 - b for b in file.read_bytes()))
     out = run([*launch(mpi, ranks), BUILT / mpi / "ranks", "threads", file, other])
@@ -314,6 +318,7 @@ def test_the_fabric_conforms_over_hosts(lab, mpi):
 @pytest.mark.parametrize("flags", ["0", "8"], ids=["page cache", "blocks in memory"])
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 def test_ranks_on_hosts_read_any_ranges(lab, mpi, file, ranks, flags):
+    repeats(mpi == "mpich" and ranks == 3)
     # MPICH hands the environment on by itself.
     flagged = ["-x", "RANKS_FLAGS"] if mpi == "openmpi" else []
     command = [*over(lab, mpi), "-n", ranks, *flagged, BUILT / mpi / "ranks"]

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from jobs import HASTY, LIMIT, launch, run
-from support import in_all
+from support import in_all, repeats
 from test_lab import tell
 from test_mpi import LAB, lab, over  # noqa: F401
 from test_mpi4py import env  # noqa: F401
@@ -119,6 +119,7 @@ if comm.rank == 0:
 
 @pytest.mark.parametrize("place", ["push", "pull", "split", "auto"])
 def test_python_on_hosts(lab, mpi, env, folder, place):  # noqa: F811
+    repeats(mpi == "mpich" and place in ("push", "pull"))
     given = ["env", *(f"{name}={value}" for name, value in env.items())]
     words = [*given, sys.executable, "-c", PYTHON, folder / "t.csv", "host1", place, *KERNELS]
     report = json.loads(run([*over(lab, mpi), *words]))

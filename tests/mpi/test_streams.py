@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import stead
 from jobs import BUILT, LIMIT, PATIENT, launch, run
-from support import ROOT
+from support import ROOT, repeats
 from test_mpi import lab, over  # noqa: F401
 from test_mpi4py import env  # noqa: F401
 
@@ -42,6 +42,7 @@ def had(out: str) -> dict[int, str]:
 
 @pytest.mark.parametrize(("writers", "readers"), [(1, 1), (2, 1), (3, 2)])
 def test_ranks_of_one_node(mpi, env, base, writers, readers):  # noqa: F811
+    repeats(mpi == "mpich" and (writers, readers) == (2, 1))
     out = run([*launch(mpi, writers + readers), sys.executable, PROGRAM, base, writers], env)
     steps = had(out)
     assert len(steps) == writers + readers, out
@@ -52,6 +53,7 @@ def test_ranks_of_one_node(mpi, env, base, writers, readers):  # noqa: F811
 @pytest.mark.parametrize(("writers", "readers"), [(1, 1), (2, 1), (3, 3)])
 def test_ranks_of_several_hosts(lab, mpi, env, base, writers, readers):  # noqa: F811
     """Ranks go around the hosts, so that writers and readers are on the same one, too, where there are six."""
+    repeats(mpi == "mpich" and (writers, readers) == (2, 1))
     given = [word for name in env if mpi == "openmpi" for word in ("-x", name)]
     ranks = writers + readers
     spread = ["--map-by", "node"] if mpi == "openmpi" else ["-ppn", "1"]
@@ -134,6 +136,7 @@ def cases(said: str, many: int) -> None:
 @pytest.mark.parametrize("ranks", [3, 6])
 def test_all_elements_are_right_on_one_node(mpi, env, base, ranks):  # noqa: F811
     """Each layout of writers with each one of readers, drop, spill and persist by chance."""
+    repeats(mpi == "mpich" and ranks == 3)
     cases(run([*launch(mpi, ranks), sys.executable, TESTER, base, MATRIX, ranks * 1000], env), MATRIX)
     assert left(base) == []
 
@@ -331,6 +334,7 @@ def test_programs_of_one_job_in_fortran_and_python(mpi, env, base):  # noqa: F81
 
 @pytest.mark.parametrize(("program", "writers", "readers"), [("coupled", 1, 1), ("coupled", 3, 2), ("coupled++", 2, 3)])
 def test_ranks_in_c(mpi, base, program, writers, readers):
+    repeats(mpi == "mpich" and writers == 1)
     (base / "memory").mkdir()
     (base / "stead.toml").write_text(f'[dataspace.memory]\npath = "{base / "memory"}"\n')
     out = run([*launch(mpi, writers + readers), BUILT / mpi / program, writers], {"STEAD_CONFIG": str(base / "stead.toml")})
@@ -340,6 +344,7 @@ def test_ranks_in_c(mpi, base, program, writers, readers):
 
 @pytest.mark.parametrize(("writers", "readers"), [(1, 1), (3, 2), (2, 3)])
 def test_ranks_in_fortran(mpi, base, writers, readers):
+    repeats(mpi == "mpich" and writers == 1)
     if not (BUILT / mpi / "coupled-fortran").exists():
         pytest.skip("there is no Fortran")
     (base / "memory").mkdir()

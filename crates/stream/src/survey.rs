@@ -265,8 +265,9 @@ impl Survey {
         if recorded::is_location(name) {
             if self.nodes.is_some() {
                 let message = format!("'{name}' is a folder, and no stream of other nodes");
-                return Err(Error::usage(message)
-                    .with_hint("remove it where it is, without naming nodes"));
+                return Err(
+                    Error::usage(message).with_hint("remove it where it is, without naming nodes")
+                );
             }
             let was_there = recorded::remove(name, &self.spaces, force)?;
             let found = was_there.then(|| removed(None)).into_iter().collect();
