@@ -1114,7 +1114,7 @@ typedef struct stead_entry {
 typedef int (*stead_entry_fn)(const struct stead_entry *entry, void *user);
 
 /**
- * Whose streams are told of: those of this node, and of the other ones of the pool of its daemon. A member that is 0 is what is said of it.
+ * Whose streams are told of, or removed: those of this node, and of the other ones of the pool of its daemon. A member that is 0 is what is said of it.
  *
  * Begin with `stead_stream_survey s = {0}; s.size = sizeof s;`: members may be added at its end, and are 0 then.
  */
@@ -3600,8 +3600,8 @@ stead_status stead_stream_explain(const struct stead_stream_survey *survey,
 
 /**
  * Removes the stream `name` and frees its memory. With `force` also one that is written or read: who does so is told. A name with a '/'
- * is a folder that steps were recorded in. It is one of this node. `dataspaces` are as in stead_stream_writer_options; NULL and 0 for the
- * usual ones.
+ * is a folder that steps were recorded in. It is one of this node; stead_stream_remove_on_nodes removes others. `dataspaces` are as in
+ * stead_stream_writer_options; NULL and 0 for the usual ones.
  *
  * Errors: STEAD_NOT_FOUND if there is none; STEAD_USAGE if somebody writes or reads it and `force` is not set, and for dataspaces that are
  * none; STEAD_TIMEOUT if a process that is stopped keeps it locked.
@@ -3611,6 +3611,22 @@ stead_status stead_stream_remove(const char *const *dataspaces,
                                  const char *name,
                                  bool force,
                                  struct stead_error **error);
+
+/**
+ * Removes the stream `name` on this node and on others, as stead_stream_remove does on this one: each removes its own, if this user has one
+ * there. `survey` is as in stead_stream_list, so that without names it is all nodes of the pool. What was removed is told as JSON: a list of
+ * objects, each with the `name` and the `node`, which is left out where there is no pool; and then, for each node that has not removed its
+ * own, or has not answered, one with the `node` and an `error`. Of one that has not answered it is not known whether it has removed it. To
+ * be freed with stead_text_free.
+ *
+ * Errors: STEAD_NOT_FOUND if there is none, or the pool has no node of a name; STEAD_USAGE for a name with a '/' where other nodes may be
+ * asked; if nothing was removed on any node, those of stead_stream_remove, also of another node; those of stead_stream_list.
+ */
+stead_status stead_stream_remove_on_nodes(const struct stead_stream_survey *survey,
+                                          const char *name,
+                                          bool force,
+                                          char **json,
+                                          struct stead_error **error);
 
 /**
  * Makes a coupling of all ranks of a fabric, which is made first: all ranks of the job call this, whatever program they run, and each says
