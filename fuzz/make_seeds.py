@@ -188,12 +188,13 @@ def frames() -> None:
     page = (SEEDS.parents[1] / "docs" / "protocol.md").read_text()
     said, _, sources = page.partition("## Sources on other nodes")
     request = next(m for m in messages(said, dict.fromkeys("RSPQ")) if "action" in m)
-    request["options"] |= {"exclude": ["*.tmp"], "include": ["*.h5", "run/"]}
+    request["options"] |= {"checksum": True, "exclude": ["*.tmp"], "include": ["*.h5", "run/"]}
     stand = {"R": request, "S": {**STATUS, "request": request}, "P": PROGRESS, "Q": {"more": {}}}
     all = [m for m in messages(said, stand) if "action" not in m]
     base = {"Far": ["node2", {"Space": ["nvme0", "/mnt/nvme"]}]}
     stand = {"B": base, "P": "run1/a.h5", "M": META, "NAME": [97, 255], "TEXT": "../b"}
     all += [{"source": m} for m in messages(sources, stand)]
+    all += [{"source": {"read": m["source"]["read"] | {"silent": True}}} for m in all if "read" in m.get("source", {})]
     opened = {"shown": "/mnt/nvme", "tier": None}
     done = {**STATUS, "request": request, "state": "finished", "failed": 0, "failures": [], "error": None, "kind": None}
     all += [

@@ -122,6 +122,12 @@ static void copies(stead_stager *s) {
     done(s, ask("copy", "tree/", "fast://in/"));
     CHECK(is_tree("fast/in"));
     done(s, ask("sync", "tree/", "fast://in/"));
+    r = ask("sync", "tree/", "fast://in/");
+    OK(stead_stage_request_set(r, "checksum", "yes", &e));
+    OK(stead_stage_preview(s, r, NULL, &json, &e));
+    SAYS(json, "\"files\": 0");
+    stead_text_free(json);
+    stead_stage_request_free(r);
     done(s, ask("move", "fast://in", "moved"));
     CHECK(is_tree("moved") && access("fast/in", F_OK) != 0);
     r = ask("remove", "moved", NULL);

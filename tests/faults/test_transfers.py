@@ -469,7 +469,7 @@ def test_what_would_do_nothing_is_refused_and_does_nothing(stead, tmp_path):
     write(tmp_path, {"from/f": b"x" * (8 << 20)})
     killed(stead(tmp_path / "from", tmp_path / "to", "--limit", "2MiB"), tmp_path / "to")
     for taken in (["--cancel", 1], ["--resume", 1], ["--resume"], ["--wait", 1], ["--list"]):
-        for option in (["--dry-run"], ["--limit", "1MiB"], ["--gentle"], ["--verify"], ["--exists", "skip"], ["--after", 1], ["--delete"]):
+        for option in (["--dry-run"], ["--checksum"], ["--limit", "1MiB"], ["--gentle"], ["--verify"], ["--exists", "skip"], ["--after", 1], ["--delete"]):
             refused = stead(*taken, *option)
             out, err = refused.communicate(timeout=60)
             assert refused.returncode == 2 and out == "" and "cannot be used with" in err, (taken, option, out, err)
@@ -530,6 +530,26 @@ def test_patterns_leave_names_out_and_what_would_go_is_named(tmp_path):
     refused = run("--move", source, tmp_path / "moved", "--exclude", "core")
     assert refused.returncode == 2 and "only copies and syncs leave names out" in refused.stderr
     assert run(source, tmp_path / "x", "--exclude-from", tmp_path / "none").returncode == 1
+
+
+def test_files_are_compared_by_what_is_in_them(tmp_path):
+    env = os.environ | {"STEAD_STATE": str(tmp_path / "state"), "STEAD_SOCKET": "none"}
+
+    def run(*words) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([os.path.abspath(STEAD), "stage", *map(str, words)], env=env, capture_output=True, text=True, timeout=60)
+
+    source, target = tmp_path / "from", tmp_path / "to"
+    for at, data in (source, b"here"), (target, b"them"):
+        write(at, {"same": b"same", "other": data, "large": os.urandom(10) if at is source else (source / "large").read_bytes()})
+        for name in "same", "other", "large":
+            os.utime(at / name, (1_500_000_000, 1_500_000_000))
+    assert run("--sync", source, target).returncode == 0 and (target / "other").read_bytes() == b"them"
+    done = run("--sync", "--checksum", source, target, "--progress", "always", "--limit", "4")
+    assert done.returncode == 0 and named(target) == named(source), done
+    # It says how far it is while it reads.
+    assert "compared " in done.stderr and " names" in done.stderr, done.stderr
+    refused = run("--checksum", source, target)
+    assert refused.returncode == 2 and "--sync" in refused.stderr, refused
 
 
 def test_names_are_listed(tmp_path):

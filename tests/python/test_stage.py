@@ -228,6 +228,35 @@ def test_names_are_left_out(place):
         stead.stage(place / "from", place / "moved", action="move", exclude="*.tmp")
 
 
+def test_files_are_compared_by_what_is_in_them(place):
+    stead.stage(place / "from", place / "to").wait()
+    there = place / "to" / "deep" / "f3"
+    seen = there.stat()
+    there.write_bytes(b"x" * 3_000_000)
+    os.utime(there, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    # One that has lost its time, and nothing else.
+    os.utime(place / "to" / "deep" / "f2", (1, 1))
+    sync = {"action": "sync", "checksum": True}
+    told = stead.preview_stage(f"{place}/from/", place / "to", **sync)
+    assert (told["files"], told["bytes"], told["skipped"]) == (1, 3_000_000, 3)
+    by_time = stead.preview_stage(f"{place}/from/", place / "to", action="sync")
+    assert (by_time["files"], by_time["bytes"]) == (1, 4096)
+    t = stead.stage(f"{place}/from/", place / "to", **sync, limit="4MB")
+    seen = []
+    while not t.done:
+        told = t._transfer.progress()
+        if told is not None and told[5] is None:
+            seen.append(told)
+        assert repr(t).startswith(f"Transfer({t.id}")
+        time.sleep(0.001)
+    done = t.wait()
+    assert (done.bytes_done, done.skipped) == (3_000_000, 3) and same(place / "from", place / "to")
+    assert (place / "to" / "deep" / "f2").stat().st_mtime == 1
+    assert all(compared <= of == 3_004_101 and files == 3 for _, files, compared, of, *_ in seen), seen
+    with pytest.raises(stead.UsageError, match="only a sync compares"):
+        stead.stage(place / "from", place / "other", checksum=True)
+
+
 def test_names_are_listed(place):
     files = ["deep/f1", (place / "from/deep/f3").relative_to(place / "from")]
     assert stead.preview_stage(f"{place}/from/", place / "to", files=files)["files"] == 2

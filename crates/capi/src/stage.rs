@@ -34,7 +34,8 @@ pub struct stead_transfer {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct stead_stage_progress {
-    /// Bytes of files that are moved.
+    /// Bytes of files that are moved. While a sync with the option "checksum" is being planned: bytes that were compared, and so are
+    /// the three numbers that follow.
     pub bytes_done: u64,
     /// Of so many; 0 before it is planned.
     pub bytes: u64,

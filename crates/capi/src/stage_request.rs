@@ -91,7 +91,8 @@ pub unsafe extern "C" fn stead_stage_request_target(
 }
 
 /// Sets one option: "exists" (what becomes of names that the target has: refuse, replace, skip, newer), "delete" (a sync removes
-/// what the source has not), "verify" (read back and compared), "skip-special" (pipes, sockets and devices are left out),
+/// what the source has not), "checksum" (a sync compares files of one size by their bytes, which are read on both sides, and not by
+/// their time), "verify" (read back and compared), "skip-special" (pipes, sockets and devices are left out),
 /// "durable" (files are on the device before they get their names; yes unless told otherwise), "gentle" (gives way to others),
 /// each yes or no; "limit" (bytes a second, with units, or none), "priority" (of those that wait), "retries" (of a file whose
 /// error may pass). "exclude" and "include" add a pattern of names below the sources each: of what is left out, and of what alone is taken.

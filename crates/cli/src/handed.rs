@@ -140,6 +140,7 @@ fn until_over(a: &StageArgs, daemon: &Clients, id: i64, cancel: &Cancel) -> Resu
 /// How long it will be, or what it waits for, for people.
 pub fn left(s: &Standing) -> String {
     match &s.progress {
+        Some(progress) if !progress.planned => "compares".to_owned(),
         Some(progress) => range(&progress.left),
         None => s.status.waits.as_ref().map_or(String::new(), |why| format!("waits: {why}")),
     }

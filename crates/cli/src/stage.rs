@@ -272,6 +272,7 @@ pub fn request(a: &StageArgs) -> Result<Request> {
                 ExistsArg::Newer => Exists::Newer,
             },
             delete: a.delete,
+            checksum: a.checksum,
             verify: a.verify,
             skip_special: a.skip_special,
             durable: !a.no_sync,

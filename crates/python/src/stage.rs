@@ -202,13 +202,14 @@ impl Transfer {
         Ok(self.checked()?.has_ended())
     }
 
-    /// Files done, files, bytes done, bytes, seconds so far, seconds left with low and high; none before it has begun to move.
+    /// Files done, files, bytes done, bytes, seconds so far, and seconds left with low and high, which are none while files are compared;
+    /// none before it has begun to move or to compare.
     #[allow(clippy::type_complexity)]
-    fn progress(&self) -> PyResult<Option<(u64, u64, u64, u64, f64, f64, f64, f64)>> {
+    fn progress(&self) -> PyResult<Option<(u64, u64, u64, u64, f64, Option<(f64, f64, f64)>)>> {
         let progress = self.checked()?.progress();
         Ok(progress.map(|p| {
-            let left = (p.left.seconds, p.left.low, p.left.high);
-            (p.files_done, p.files, p.bytes_done, p.bytes, p.seconds, left.0, left.1, left.2)
+            let left = p.planned.then_some((p.left.seconds, p.left.low, p.left.high));
+            (p.files_done, p.files, p.bytes_done, p.bytes, p.seconds, left)
         }))
     }
 

@@ -11,6 +11,7 @@ mod changes;
 mod clear;
 mod clock;
 mod commit;
+mod compare;
 mod copy;
 mod down;
 mod drive;

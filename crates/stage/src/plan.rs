@@ -8,6 +8,7 @@ mod walk;
 pub(crate) use walk::unfinished;
 
 use self::walk::{AT_ONCE, Found, Step, in_the_way};
+use crate::compare::Comparer;
 use crate::ends::{self, Base, End, split};
 use crate::filter::Filter;
 use crate::job::Item;
@@ -18,6 +19,7 @@ use crate::remote::Nodes;
 use crate::request::{Action, Request};
 use crate::rules::{self, Jobs, Rule};
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Kind, Location, Result, limits};
@@ -74,6 +76,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) renames: bool,
     /// It was planned before, and some of it may be done.
     pub(crate) again: bool,
+    /// Where files of one size are compared by their bytes.
+    pub(crate) compare: Option<Comparer<'a>>,
     pub(crate) sink: &'a mut dyn FnMut(Item) -> Result<()>,
     pub(crate) state: Progressing,
 }
@@ -112,6 +116,8 @@ pub(crate) struct Progressing {
     any: bool,
     roots: (PathBuf, PathBuf),
     ways: HashMap<PathBuf, Item>,
+    /// Files of the list that is walked through of which both sides have one of the same size: whether their bytes are the same, too.
+    compared: HashMap<OsString, bool>,
     /// Names of the target that files get, if contents of several folders come into one.
     given: Option<HashSet<PathBuf>>,
 }

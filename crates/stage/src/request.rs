@@ -12,7 +12,7 @@ pub enum Action {
     Copy,
     /// The target has them, the sources are gone.
     Move,
-    /// The target is made equal to the source: what is the same in size and time is left.
+    /// The target is made equal to the source: what is the same in size and time is left, or in size and bytes.
     Sync,
     /// The sources are removed.
     Remove,
@@ -41,6 +41,9 @@ pub struct Options {
     pub exists: Exists,
     /// With [`Action::Sync`]: what the source has not is removed from the target.
     pub delete: bool,
+    /// With [`Action::Sync`]: files of one size are compared by their bytes, which are read on both sides, and not by their time of change.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub checksum: bool,
     /// Read what was written back, past the page cache, and compare checksums, before it gets its name.
     pub verify: bool,
     /// Pipes, sockets and devices are left out, in place of failing.
@@ -77,6 +80,7 @@ impl Default for Options {
         Options {
             exists: Exists::default(),
             delete: false,
+            checksum: false,
             verify: false,
             skip_special: false,
             durable: true,
@@ -159,6 +163,9 @@ impl Request {
         if self.options.delete && self.action != Action::Sync {
             return Err(Error::usage("only a sync removes what the source has not"));
         }
+        if self.options.checksum && self.action != Action::Sync {
+            return Err(Error::usage("only a sync compares what is in files"));
+        }
         if !Filter::new(&self.options)?.is_none()
             && matches!(self.action, Action::Move | Action::Remove)
         {
@@ -224,6 +231,8 @@ mod tests {
             sync.options.delete = true;
             assert!(sync.check().is_err(), "{all}");
         }
+        bad.options = Options { checksum: true, ..Options::default() };
+        assert!(bad.check().is_err());
         bad.options = Options { limit: Some(0), ..Options::default() };
         assert!(bad.check().is_err());
     }
@@ -254,7 +263,12 @@ mod tests {
 
     #[test]
     fn requests_are_text_and_back() {
-        let one = request(Action::Sync, &["x://a/", "/b"], Some("y://"));
+        let mut one = request(Action::Sync, &["x://a/", "/b"], Some("y://"));
+        let text = serde_json::to_string(&one).unwrap();
+        assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), one);
+        // Whoever does not know it is not told of it unless it is asked for.
+        assert!(!text.contains("checksum"), "{text}");
+        one.options.checksum = true;
         let text = serde_json::to_string(&one).unwrap();
         assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), one);
         assert!(serde_json::from_str::<Options>("{\"typo\": 1}").is_err());

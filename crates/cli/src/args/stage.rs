@@ -8,6 +8,7 @@ const STAGE_EXAMPLES: &str = "Examples:
   stead stage results.h5 /scratch/me/
   stead stage 'lustre://run1/*.h5' nvme0://run1/
   stead stage --sync --delete nvme0://run1/ lustre://run1/
+  stead stage --sync --checksum nvme0://run1/ lustre://run1/
   stead stage --move nvme0://run1 lustre://done/ --verify
   stead stage --remove 'nvme0://run1/*.tmp'
   stead stage results/ s3://bucket/run7/
@@ -40,7 +41,7 @@ pub struct StageArgs {
     #[arg(long = "move", group = "action")]
     pub moves: bool,
 
-    /// Make the target equal to the source; what has the same size and time stays
+    /// Make the target equal to the source; what has the same size and time stays, or with --checksum the same bytes
     #[arg(long, group = "action")]
     pub sync: bool,
 
@@ -56,6 +57,14 @@ pub struct StageArgs {
         conflicts_with_all = ["moves", "remove", "list", "resume", "cancel", "wait"]
     )]
     pub delete: bool,
+
+    /// With --sync: compare files of the same size by what is in them, which is read on both sides, and not by their time
+    #[arg(
+        long,
+        requires = "sync",
+        conflicts_with_all = ["moves", "remove", "list", "resume", "cancel", "wait"]
+    )]
+    pub checksum: bool,
 
     /// What becomes of names that the target has
     #[arg(long, value_enum, default_value_t, conflicts_with_all = OF_TAKEN)]
@@ -386,13 +395,14 @@ mod tests {
 
     const TAKEN: [&[&str]; 5] =
         [&["--list"], &["--resume"], &["--resume", "7"], &["--cancel", "7"], &["--wait", "7"]];
-    const OF_REQUESTS: [&[&str]; 11] = [
+    const OF_REQUESTS: [&[&str]; 12] = [
         &["--dry-run"],
         &["--exists", "skip"],
         &["--verify"],
         &["--skip-special"],
         &["--no-sync"],
         &["--delete"],
+        &["--checksum"],
         &["--files-from", "names"],
         &["--gentle"],
         &["--limit", "1MiB"],
@@ -421,7 +431,7 @@ mod tests {
             }
             is_refused(&[taken, &["--move"][..]].concat());
         }
-        let refused: [&[&str]; 13] = [
+        let refused: [&[&str]; 14] = [
             &["--list", "--background"],
             &["--cancel", "7", "--background"],
             &["--wait", "7", "--background"],
@@ -435,13 +445,14 @@ mod tests {
             &["--resume", "--all"],
             &["from", "to", "--all"],
             &["--move", "--delete", "from", "to"],
+            &["--move", "--checksum", "from", "to"],
         ];
         refused.into_iter().for_each(is_refused);
     }
 
     #[test]
     fn options_that_do_something_are_taken() {
-        let taken: [&[&str]; 12] = [
+        let taken: [&[&str]; 13] = [
             &["--list", "--all", "--format", "json"],
             &["--list", "--here"],
             &["--list", "--on", "node7"],
@@ -452,6 +463,7 @@ mod tests {
             &["--cancel", "7", "--on", "node7"],
             &["--wait", "7", "--here", "--progress", "never"],
             &["--sync", "--delete", "--dry-run", "from", "to"],
+            &["--sync", "--checksum", "from", "to"],
             &["--exists", "skip", "--verify", "--limit", "1MiB", "--threads", "2", "from", "to"],
             &["--background", "--after", "1,2", "--priority", "-3", "from", "to"],
         ];

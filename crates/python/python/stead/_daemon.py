@@ -155,6 +155,7 @@ class Daemon:
         priority: int = 0,
         exists: str = "refuse",
         delete: bool = False,
+        checksum: bool = False,
         verify: bool = False,
         skip_special: bool = False,
         exclude: Names = (),
@@ -181,6 +182,7 @@ class Daemon:
             priority: Who waits with a larger number goes first.
             exists: As for `stage`.
             delete: As for `stage`.
+            checksum: As for `stage`.
             verify: As for `stage`.
             skip_special: As for `stage`.
             exclude: As for `stage`.
@@ -207,6 +209,7 @@ class Daemon:
         action: str = "copy",
         exists: str = "refuse",
         delete: bool = False,
+        checksum: bool = False,
         skip_special: bool = False,
         exclude: Names = (),
         include: Names = (),
@@ -220,6 +223,7 @@ class Daemon:
             action: As for `stage`.
             exists: As for `stage`.
             delete: As for `stage`.
+            checksum: As for `stage`.
             skip_special: As for `stage`.
             exclude: As for `stage`.
             include: As for `stage`.

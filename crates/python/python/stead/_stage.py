@@ -111,11 +111,11 @@ class Transfer:
         if self.done:
             return (0.0, 0.0, 0.0)
         told = self._transfer.progress()
-        return None if told is None else told[5:8]
+        return None if told is None else told[5]
 
     @property
     def progress(self) -> tuple[int, int, int, int] | None:
-        """Files done, files, bytes done, bytes; None before it has begun to move."""
+        """Files done, files, bytes done, bytes; None before it has begun to move. With `checksum` first those that are compared."""
         told = self._transfer.progress()
         return None if told is None else told[0:4]
 
@@ -193,8 +193,9 @@ class Transfer:
     def __repr__(self) -> str:
         if self.done:
             return f"Transfer({self.id}, ended)"
-        told = self.progress
-        return f"Transfer({self.id})" if told is None else f"Transfer({self.id}, {told[0]} of {told[1]} name(s), {self.eta:.1f} s left)"
+        told, eta = self.progress, self.eta
+        left = "" if eta is None else f", {eta:.1f} s left"
+        return f"Transfer({self.id})" if told is None else f"Transfer({self.id}, {told[0]} of {told[1]} name(s){left})"
 
 
 def stage(
@@ -204,6 +205,7 @@ def stage(
     action: str = "copy",
     exists: str = "refuse",
     delete: bool = False,
+    checksum: bool = False,
     verify: bool = False,
     skip_special: bool = False,
     exclude: Names = (),
@@ -231,6 +233,7 @@ def stage(
         action: `copy`, `move`, `sync` (makes the target equal) or `remove`.
         exists: What becomes of names that the target has: `refuse`, `replace`, `skip` or `newer`.
         delete: With `sync`, remove what the source has not.
+        checksum: With `sync`, compare files of the same size by what is in them, which is read on both sides, and not by their time.
         verify: Read each file back and compare, before it gets its name.
         skip_special: Leave out pipes, sockets and devices, in place of failing.
         exclude: Patterns of names below the sources that are left out, and of folders with all that lies in them. Without a `/` a pattern is
@@ -261,6 +264,7 @@ def preview_stage(
     action: str = "copy",
     exists: str = "refuse",
     delete: bool = False,
+    checksum: bool = False,
     skip_special: bool = False,
     exclude: Names = (),
     include: Names = (),
@@ -278,6 +282,7 @@ def preview_stage(
         action: As for `stage`.
         exists: As for `stage`.
         delete: As for `stage`.
+        checksum: As for `stage`.
         skip_special: As for `stage`.
         exclude: As for `stage`.
         include: As for `stage`.

@@ -2,6 +2,7 @@
 
 use super::{First, Planner, Progressing, twice};
 use crate::commit::same_time;
+use crate::compare::{Comparer, Pair};
 use crate::ends::End;
 use crate::job::{Item, TARGET, Task};
 use crate::place::{Place, key_of, no_key};
@@ -108,6 +109,7 @@ impl Planner<'_> {
                 let list = list?;
                 if let Some(to) = &to {
                     self.know_times(&folder, to, &list)?;
+                    self.compare_all(&folder, to, &list, &step.source)?;
                 }
                 for name in list {
                     let meta = match folder.meta(&name)? {
@@ -144,6 +146,7 @@ impl Planner<'_> {
                         names.insert(name);
                     }
                 }
+                self.state.compared.clear();
             }
             if let (true, Some(to)) = (delete, &to) {
                 for list in to.names(AT_ONCE)? {
@@ -180,8 +183,9 @@ impl Planner<'_> {
 
     /// Has stores asked for the times of those of these names for which they will matter.
     fn know_times(&self, from: &Place, to: &Place, names: &[OsString]) -> Result<()> {
-        let sync = self.request.action == Action::Sync;
-        let newer = !sync && self.request.options.exists == Exists::Newer;
+        let sync = self.request.action == Action::Sync && self.compare.is_none();
+        let newer =
+            self.request.action != Action::Sync && self.request.options.exists == Exists::Newer;
         if !(sync || newer) || from.bucket().or(to.bucket()).is_none() {
             return Ok(());
         }
@@ -196,6 +200,48 @@ impl Planner<'_> {
         }
         from.know_times(&asked)?;
         to.know_times(&asked)
+    }
+
+    /// Compares those of these names of which both sides have files of the same size: all of a list together, as many threads read them.
+    fn compare_all(
+        &mut self,
+        from: &Place,
+        to: &Place,
+        names: &[OsString],
+        way: &Path,
+    ) -> Result<()> {
+        let Some(comparer) = &self.compare else { return Ok(()) };
+        let mut files = Vec::new();
+        for name in names {
+            if unfinished(name) || !self.takes(&way.join(name), &self.state.roots.0, false) {
+                continue;
+            }
+            if let (Some(a), Some(b)) = (from.meta(name)?, to.meta(name)?)
+                && (a.what, b.what) == (What::File, What::File)
+                && a.size == b.size
+                && a.size > 0
+                && !is_one(&b, &a)
+            {
+                files.push(Pair { name: name.clone(), there: name.clone(), size: a.size });
+            }
+        }
+        let same = comparer.are_same(from, to, &files)?;
+        self.state.compared = files.into_iter().map(|file| file.name).zip(same).collect();
+        Ok(())
+    }
+
+    /// True if a file of the target, which has the size of its source, has its bytes, too.
+    fn has_bytes(&self, comparer: &Comparer<'_>, found: &Found<'_>, to: &Place) -> Result<bool> {
+        if found.meta.size == 0 {
+            return Ok(true);
+        }
+        if let Some(same) = self.state.compared.get(found.name) {
+            return Ok(*same);
+        }
+        // Named by itself, and so perhaps another name of the target than of the source.
+        let there = found.target.file_name().unwrap_or_default().to_owned();
+        let file = Pair { name: found.name.to_owned(), there, size: found.meta.size };
+        Ok(comparer.are_same(found.folder, to, &[file])?.first().is_some_and(|same| *same))
     }
 
     /// Plans for one name, `to` being the folder of the target, if it is there. Gives a folder that is to be walked through.
@@ -340,6 +386,10 @@ impl Planner<'_> {
         {
             return false;
         }
+        // Of the same bytes with another time: that stays, and would be taken for a sign of a change when it is to get the rest.
+        if !same_time(from.mtime, there.mtime) {
+            return false;
+        }
         let user = rustix::process::geteuid();
         let root = user.is_root();
         // Those of somebody else's file are not ours to change, and of our own not all bits that lend rights.
@@ -362,15 +412,10 @@ impl Planner<'_> {
             return Ok(match found.meta.what {
                 What::Link => to.read_link(name)? == found.folder.read_link(found.name)?,
                 _ if there.size != found.meta.size => false,
-                _ => {
-                    let changed = found.folder.changed(found.name, &found.meta)?;
-                    let changed = changed.unwrap_or(found.meta.mtime);
-                    match to.changed(name, there)? {
-                        Some(time) => same_time(changed, time),
-                        // Nobody has said of which time it is: not of a later one than that at which it was put there.
-                        None => changed <= there.mtime,
-                    }
-                }
+                _ => match &self.compare {
+                    Some(comparer) => self.has_bytes(comparer, found, to)?,
+                    None => has_time(found, there, to)?,
+                },
             });
         }
         match self.request.options.exists {
@@ -600,6 +645,17 @@ impl Progressing {
             self.sums.freed_own = self.sums.freed_own.saturating_add(meta.room);
         }
     }
+}
+
+/// True if a file of the target has the time of its source.
+fn has_time(found: &Found<'_>, there: &Meta, to: &Place) -> Result<bool> {
+    let changed = found.folder.changed(found.name, &found.meta)?.unwrap_or(found.meta.mtime);
+    let name = found.target.file_name().unwrap_or_default();
+    Ok(match to.changed(name, there)? {
+        Some(time) => same_time(changed, time),
+        // Nobody has said of which time it is: not of a later one than that at which it was put there.
+        None => changed <= there.mtime,
+    })
 }
 
 /// True if both are the same file or folder. Of other nodes it is one of a file system that both have if nothing tells them apart.
