@@ -82,6 +82,7 @@ static void done(stead_stager *s, stead_stage_request *r) {
 
 static void copies(stead_stager *s) {
     stead_stage_request *r = ask("copy", "tree", "copy");
+    stead_cancel *stop = NULL;
     stead_transfer *t = NULL;
     stead_stage_progress p;
     char *json = NULL;
@@ -127,6 +128,22 @@ static void copies(stead_stager *s) {
     OK(stead_stage_preview(s, r, NULL, &json, &e));
     SAYS(json, "\"files\": 0");
     stead_text_free(json);
+    stead_stage_request_free(r);
+    r = ask("sync", "tree", "copy");
+    OK(stead_stage_check(s, r, NULL, &json, &e));
+    SAYS(json, "\"same\": 6");
+    SAYS(json, "\"differ\": 0");
+    stead_text_free(json);
+    json = NULL;
+    OK(stead_cancel_new(&stop, &e));
+    stead_cancel_request(stop);
+    FAILS(STEAD_CANCELLED, "", stead_stage_check(s, r, stop, &json, &e));
+    CHECK(json == NULL);
+    stead_cancel_free(stop);
+    FAILS(STEAD_USAGE, "NULL", stead_stage_check(s, r, NULL, NULL, &e));
+    stead_stage_request_free(r);
+    r = ask("copy", "tree", "copy");
+    FAILS(STEAD_USAGE, "is a sync", stead_stage_check(s, r, NULL, &json, &e));
     stead_stage_request_free(r);
     done(s, ask("move", "fast://in", "moved"));
     CHECK(is_tree("moved") && access("fast/in", F_OK) != 0);

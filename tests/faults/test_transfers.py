@@ -552,6 +552,42 @@ def test_files_are_compared_by_what_is_in_them(tmp_path):
     assert refused.returncode == 2 and "--sync" in refused.stderr, refused
 
 
+def test_what_differs_is_told(tmp_path):
+    env = os.environ | {"STEAD_STATE": str(tmp_path / "state"), "STEAD_SOCKET": "none"}
+
+    def run(*words) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([os.path.abspath(STEAD), "stage", *map(str, words)], env=env, capture_output=True, text=True, timeout=60)
+
+    source, target = tmp_path / "from", tmp_path / "to"
+    write(source, {"same": b"same", "other": b"here", "deep/missing": b"m"})
+    write(target, {"same": b"same", "other": b"them", "own.tmp": b"o"})
+    for at in source, target:
+        os.utime(at / "other", (1_500_000_000, 1_500_000_000))
+    before = named(target)
+    found = run("--check", source, target)
+    assert found.returncode == 1 and "the target is not the same" in found.stderr, found
+    pages = found.stdout.split("\n\n")
+    assert pages[0].split() == ["same", "1", "differ", "1", "missing", "2", "only", "1"], found.stdout
+    assert pages[1].splitlines() == ["differ:", f"  {target}/other"], found.stdout
+    assert pages[2].splitlines() == ["missing on the target:", f"  {target}/deep", f"  {target}/deep/missing"], found.stdout
+    assert pages[3].splitlines() == ["only on the target:", f"  {target}/own.tmp"], found.stdout
+    told = json.loads(run("--check", source, target, "--format", "json").stdout)
+    assert (told["same"], told["differ"], told["missing"], told["only"]) == (1, 1, 2, 1)
+    assert {"is": "only", "path": f"{target}/own.tmp"} in told["names"] and len(told["names"]) == 4
+    assert named(target) == before and json.loads(run("--list", "--all", "--format", "json").stdout) == []
+    same = run("--check", source, target, "--exclude", "own.tmp", "--exclude", "deep", "--exclude", "other")
+    assert same.returncode == 0 and same.stderr == "" and same.stdout.split()[:2] == ["same", "1"], same
+    for words, code, what in [
+        (["--check", tmp_path / "none", target], 1, "no such file"),
+        (["--check", source], 2, "a source and a target are needed"),
+        (["--check", "--sync", source, target], 2, "cannot be used with"),
+        (["--check", "--delete", source, target], 2, "cannot be used with"),
+        (["--check", "--background", source, target], 2, "cannot be used with"),
+    ]:
+        refused = run(*words)
+        assert refused.returncode == code and what in refused.stderr, refused
+
+
 def test_names_are_listed(tmp_path):
     env = os.environ | {"STEAD_STATE": str(tmp_path / "state"), "STEAD_SOCKET": "none"}
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -255,6 +256,46 @@ def test_files_are_compared_by_what_is_in_them(place):
     assert all(compared <= of == 3_004_101 and files == 3 for _, files, compared, of, *_ in seen), seen
     with pytest.raises(stead.UsageError, match="only a sync compares"):
         stead.stage(place / "from", place / "other", checksum=True)
+
+
+def test_what_differs(place):
+    stead.stage(place / "from", place / "to").wait()
+    assert stead.check_stage(place / "from", place / "to") == {"same": 4, "differ": 0, "missing": 0, "only": 0, "names": []}
+    there = place / "to" / "deep"
+    seen = (there / "f1").stat()
+    (there / "f1").write_bytes(b"other")
+    os.utime(there / "f1", ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    (there / "f2").unlink()
+    (there / "own").write_bytes(b"own")
+    found = stead.check_stage(f"{place}/from/", place / "to", threads=2)
+    assert [found[key] for key in ("same", "differ", "missing", "only")] == [2, 1, 1, 1]
+    names = {(name["is"], os.path.basename(name["path"])) for name in found["names"]}
+    assert names == {("differ", "f1"), ("missing", "f2"), ("only", "own")}
+    assert stead.check_stage(place / "from", place / "to", exclude=["own", "f[12]"])["names"] == []
+    assert stead.check_stage(place / "from", place / "to", files=["deep/f2"])["missing"] == 1
+    # Nothing was done, nor written down.
+    assert not (there / "f2").exists() and (there / "own").exists() and len(stead.transfers(all=True)) == 1
+    with pytest.raises(stead.NotFoundError):
+        stead.check_stage(place / "none", place / "to")
+
+
+def test_a_check_ends_at_a_signal(place):
+    code = f"""
+        import stead
+        stead.check_stage({str(place / "from")!r}, {str(place / "from2")!r}, limit=100)
+    """
+    (place / "from2" / "deep").mkdir(parents=True)
+    for i, size in enumerate([0, 5, 4096, 3_000_000]):
+        (place / "from2" / "deep" / f"f{i}").write_bytes(bytes([i]) * size)
+    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stderr=subprocess.PIPE, text=True)
+    try:
+        time.sleep(2)
+        assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=30)
+    finally:
+        child.kill()
+    assert "KeyboardInterrupt" in err and child.returncode != 0, err
 
 
 def test_names_are_listed(place):

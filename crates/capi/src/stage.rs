@@ -524,6 +524,28 @@ pub unsafe extern "C" fn stead_stage_preview(
     }))
 }
 
+/// How the target of a request "sync" differs from its source, as the JSON document of `stead stage --check --format json`; nothing is
+/// changed. Files of the same size are compared by their bytes, which are read. `cancel` may be NULL; else it stops that. The text is the
+/// caller's, to be freed with stead_text_free.
+///
+/// Errors: STEAD_USAGE for another action; those with which the sync would fail before it starts, but for room; STEAD_PERMISSION and
+/// STEAD_IO for files that cannot be read. That something differs is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stage_check(
+    stager: *const stead_stager,
+    request: *const stead_stage_request,
+    cancel: *mut stead_cancel,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| tell(c, json, stager, |face| {
+        let request = stage_request::of(request)?;
+        learn(&face.stager, &request)?;
+        let cancel = if cancel.is_null() { Cancel::new() } else { cancel::flag(cancel)?.clone() };
+        face.stager.check(&request, &cancel, None)
+    }))
+}
+
 /// The dataspaces of a stager as the JSON list of `stead df --format json`: their room, and how fast transfers were. One that is not
 /// to be had says why. The text is the caller's, to be freed with stead_text_free.
 ///

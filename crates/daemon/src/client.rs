@@ -10,7 +10,7 @@ use std::time::Duration;
 use stead_core::{BucketUrl, Error, Kind, Result};
 use stead_model::transfer::Remaining;
 use stead_stage::remote::{Part, Question, Reply};
-use stead_stage::{Persisted, Preview, Request, Standing, Status, Usage, fixed};
+use stead_stage::{Checked, Persisted, Preview, Request, Standing, Status, Usage, fixed};
 use stead_stream::Patience;
 
 /// How long the daemon may think about an answer.
@@ -304,6 +304,17 @@ impl Client {
         let most = if request.options.checksum { READS_WITHIN } else { ANSWERS_WITHIN };
         match self.ask_within(&Ask::Preview { request: self.meant(request)? }, most)? {
             Answer::Preview(preview) => Ok(preview),
+            _ => self.odd(),
+        }
+    }
+
+    /// How the target of a sync differs: see [`stead_stage::Stager::check`].
+    ///
+    /// # Errors
+    /// Those of that; `Timeout` for what takes longer than a day to read; `Format` if the daemon is older than this question.
+    pub fn check(&mut self, request: &Request) -> Result<Checked> {
+        match self.ask_within(&Ask::Check { request: self.meant(request)? }, READS_WITHIN)? {
+            Answer::Checked(checked) => Ok(checked),
             _ => self.odd(),
         }
     }

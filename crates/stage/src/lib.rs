@@ -8,6 +8,7 @@ mod again;
 mod budget;
 mod bytes;
 mod changes;
+mod check;
 mod clear;
 mod clock;
 mod commit;
@@ -51,6 +52,7 @@ mod usage;
 mod work;
 
 pub use changes::{Change, Does};
+pub use check::{Checked, Difference, Is};
 pub use clear::{Cleared, Over};
 pub use ends::fixed as fixed_location;
 pub use journal::Journal;

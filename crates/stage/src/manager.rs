@@ -61,14 +61,14 @@ struct Seated {
 
 /// How a plan is made.
 #[derive(Clone, Copy)]
-struct How<'a> {
-    job: Option<&'a str>,
+pub(crate) struct How<'a> {
+    pub(crate) job: Option<&'a str>,
     /// Moves may be renames.
-    renames: bool,
+    pub(crate) renames: bool,
     /// It was planned before, and some of it may be done.
-    again: bool,
-    purpose: Purpose,
-    cancel: &'a Cancel,
+    pub(crate) again: bool,
+    pub(crate) purpose: Purpose,
+    pub(crate) cancel: &'a Cancel,
 }
 
 /// Takes transfers and does them, in this process.
@@ -317,7 +317,11 @@ impl Stager {
         Ok(slowest.map_or(0.0, |limit| moved as f64 / limit.max(1) as f64))
     }
 
-    fn plan(
+    /// Makes a plan, of which each name goes to `sink`.
+    ///
+    /// # Errors
+    /// Those of [`Planner::plan`].
+    pub(crate) fn plan(
         &self,
         request: &Request,
         how: &How<'_>,

@@ -39,6 +39,8 @@ pub(crate) struct Sums {
     /// Of these, bytes of files of this user.
     pub(crate) freed_own: u64,
     pub(crate) skipped: u64,
+    /// Files and links that a sync finds to be the same on both sides.
+    pub(crate) same: u64,
     pub(crate) renamed: u64,
 }
 

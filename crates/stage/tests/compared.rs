@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use stead_core::{Cancel, Kind, Location, Result};
-use stead_stage::{Action, Does, Means, Options, Request, Stager, Status};
+use stead_stage::{Action, Does, Is, Means, Options, Request, Stager, Status};
 use tempfile::TempDir;
 
 const LARGE: usize = 20_000_003;
@@ -135,6 +135,70 @@ fn what_is_left_out_is_not_read() {
         p.stager.preview(&sync, &cancel).unwrap_err()
     });
     assert_eq!(stopped.kind(), Kind::Cancelled, "{stopped}");
+}
+
+#[test]
+fn what_differs_is_told_and_nothing_is_changed() {
+    let p = Place::new();
+    p.make("from/new/file", b"new");
+    p.make("to/own/file", b"own");
+    std::os::unix::fs::symlink("there", p.path("from/link")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", p.path("to/link")).unwrap();
+    let before = p.time("to/deep/large");
+    let names = |request: &Request| {
+        let found = p.stager.check(request, &Cancel::new(), None).unwrap();
+        let to = format!("{}/to/", p.dir.path().display());
+        let of = |is: Is| -> Vec<String> {
+            let those = found.names.iter().filter(|name| name.is == is);
+            let mut all: Vec<String> =
+                those.map(|name| name.path.strip_prefix(&to).unwrap().to_owned()).collect();
+            all.sort();
+            all
+        };
+        let counts = (found.same, found.differ, found.missing, found.only);
+        (counts, [of(Is::Differ), of(Is::Missing), of(Is::Only)])
+    };
+    let mut check = p.sync("from", "to");
+    // Whatever the request says of how it is compared, and of what is removed.
+    check.options.checksum = false;
+    let (counts, [differ, missing, only]) = names(&check);
+    assert_eq!(counts, (3, 2, 2, 2));
+    assert_eq!(differ, ["deep/large", "link"]);
+    assert_eq!(missing, ["new", "new/file"]);
+    assert_eq!(only, ["own", "own/file"]);
+    assert_eq!(p.time("to/deep/large"), before);
+    assert!(!p.path("to/new").exists() && p.path("to/own/file").exists());
+    assert!(p.stager.statuses(true, 10).unwrap().is_empty());
+    // What is left out is on neither side, and what is listed is looked for alone.
+    check.options.exclude = ["own", "new", "link", "large"].map(str::to_owned).to_vec();
+    assert_eq!(names(&check).0, (3, 0, 0, 0));
+    check.options.exclude.clear();
+    check.options.files = ["small", "new"].map(str::to_owned).to_vec();
+    assert_eq!(names(&check).0, (1, 0, 2, 0));
+    // A file in place of a folder is missing, and the folder only there.
+    let p = Place::new();
+    fs::remove_file(p.path("to/small")).unwrap();
+    p.make("to/small/x", b"");
+    let found = p.stager.check(&p.sync("from", "to"), &Cancel::new(), None).unwrap();
+    assert_eq!((found.same, found.differ, found.missing, found.only), (2, 1, 1, 2));
+    // Where nothing is, all of it is missing; and where there is no source, that is no difference.
+    let found = p.stager.check(&p.sync("from", "none"), &Cancel::new(), None).unwrap();
+    assert_eq!((found.same, found.missing, found.only), (0, 6, 0));
+    let e = p.stager.check(&p.sync("none", "to"), &Cancel::new(), None).unwrap_err();
+    assert_eq!(e.kind(), Kind::NotFound, "{e}");
+    let copy = Request { action: Action::Copy, ..p.sync("from", "to") };
+    let copy = Request { options: Options::default(), ..copy };
+    assert_eq!(p.stager.check(&copy, &Cancel::new(), None).unwrap_err().kind(), Kind::Usage);
+}
+
+#[test]
+fn differences_are_counted_beyond_those_that_are_named() {
+    let p = Place::new();
+    for n in 0..600 {
+        p.make(&format!("from/many/{n}"), b"x");
+    }
+    let found = p.stager.check(&p.sync("from/many", "none"), &Cancel::new(), None).unwrap();
+    assert_eq!((found.missing, found.names.len()), (601, 501));
 }
 
 #[test]

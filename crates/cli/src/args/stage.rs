@@ -13,6 +13,7 @@ const STAGE_EXAMPLES: &str = "Examples:
   stead stage --remove 'nvme0://run1/*.tmp'
   stead stage results/ s3://bucket/run7/
   stead stage --sync nvme0://run1/ lustre://run1/ --dry-run
+  stead stage --check nvme0://run1/ lustre://run1/
   stead stage run1/ lustre://run1/ --exclude '*.tmp' --exclude logs/
   find run1 -type f -mtime -7 -printf '%P\\0' | stead stage run1/ lustre://latest/ --files-from - --null
   stead stage --list
@@ -25,7 +26,7 @@ NODE:/path and NODE:nvme0://path are on another node of the pool that the daemon
 If a daemon runs on this node, it does the transfer, also if this command is ended; --here does without it.
 Credentials of buckets come from the environment (AWS_..., GOOGLE_..., AZURE_...), the files of the store's tools (~/.aws) or the machine.
 A '/' behind a source means what lies in it; behind a target, that sources go into it.
-Exit status: 0 done, 1 something could not be done, 2 bad request, 130 interrupted.";
+Exit status: 0 done, 1 something could not be done, or --check has found a difference, 2 bad request, 130 interrupted.";
 
 /// What is about transfers that were taken before. How a transfer is done was said when it was asked for.
 const OF_TAKEN: [&str; 4] = ["list", "resume", "cancel", "wait"];
@@ -48,6 +49,18 @@ pub struct StageArgs {
     /// Remove the sources; there is no target
     #[arg(long, group = "action")]
     pub remove: bool,
+
+    /// Say how the target differs from the source, and change nothing: files of the same size are compared by what is in them. The exit status is 0 if
+    /// all is the same, and 1 if not
+    // How something would be copied is no matter of it.
+    #[arg(
+        long,
+        group = "action",
+        conflicts_with_all = [
+            "delete", "checksum", "exists", "verify", "no_sync", "dry_run", "retries", "background", "after", "priority",
+        ]
+    )]
+    pub check: bool,
 
     /// With --sync: remove from the target what the source has not
     // What is required is not missed by clap where something that it conflicts with is there.
@@ -431,7 +444,7 @@ mod tests {
             }
             is_refused(&[taken, &["--move"][..]].concat());
         }
-        let refused: [&[&str]; 14] = [
+        let refused: [&[&str]; 19] = [
             &["--list", "--background"],
             &["--cancel", "7", "--background"],
             &["--wait", "7", "--background"],
@@ -446,13 +459,18 @@ mod tests {
             &["from", "to", "--all"],
             &["--move", "--delete", "from", "to"],
             &["--move", "--checksum", "from", "to"],
+            &["--check", "--sync", "from", "to"],
+            &["--check", "--delete", "from", "to"],
+            &["--check", "--checksum", "from", "to"],
+            &["--check", "--dry-run", "from", "to"],
+            &["--check", "--background", "from", "to"],
         ];
         refused.into_iter().for_each(is_refused);
     }
 
     #[test]
     fn options_that_do_something_are_taken() {
-        let taken: [&[&str]; 13] = [
+        let taken: [&[&str]; 14] = [
             &["--list", "--all", "--format", "json"],
             &["--list", "--here"],
             &["--list", "--on", "node7"],
@@ -464,6 +482,7 @@ mod tests {
             &["--wait", "7", "--here", "--progress", "never"],
             &["--sync", "--delete", "--dry-run", "from", "to"],
             &["--sync", "--checksum", "from", "to"],
+            &["--check", "--exclude", "*.tmp", "--threads", "2", "--format", "json", "from", "to"],
             &["--exists", "skip", "--verify", "--limit", "1MiB", "--threads", "2", "from", "to"],
             &["--background", "--after", "1,2", "--priority", "-3", "from", "to"],
         ];

@@ -238,6 +238,40 @@ class Daemon:
         found: dict[str, Any] = json.loads(self._open.preview(asked(**said)))
         return found
 
+    def check(
+        self,
+        source: Paths,
+        target: str | os.PathLike[str],
+        *,
+        skip_special: bool = False,
+        exclude: Names = (),
+        include: Names = (),
+        files: Paths | None = None,
+        gentle: bool = False,
+        limit: int | str | None = None,
+    ) -> dict[str, Any]:
+        """How `target` differs from a source, as `check_stage` says it. The daemon reads what is compared.
+
+        Args:
+            source: As for `check_stage`.
+            target: As for `check_stage`.
+            skip_special: As for `check_stage`.
+            exclude: As for `check_stage`.
+            include: As for `check_stage`.
+            files: As for `check_stage`.
+            gentle: As for `check_stage`.
+            limit: As for `check_stage`.
+
+        Raises:
+            UsageError: What is asked for makes no sense.
+            NotFoundError: A source is not there.
+            TimedOutError: It takes longer than a day.
+            Error: Something else failed.
+        """
+        said = {"action": "sync", **{name: value for name, value in locals().items() if name != "self"}}
+        found: dict[str, Any] = json.loads(self._open.check(asked(**said)))
+        return found
+
     def transfer(self, id: int) -> Handed:
         """A transfer that the daemon has.
 

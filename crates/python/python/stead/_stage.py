@@ -299,6 +299,53 @@ def preview_stage(
     return found
 
 
+def check_stage(
+    source: Paths,
+    target: str | os.PathLike[str],
+    *,
+    skip_special: bool = False,
+    exclude: Names = (),
+    include: Names = (),
+    files: Paths | None = None,
+    gentle: bool = False,
+    limit: int | str | None = None,
+    dataspaces: Spaces = None,
+    threads: int = 0,
+    state: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """How `target` differs from what `stage` with the action `sync` would make it equal to. Nothing is changed; files of the same size are
+    compared by what is in them, which is read on both sides.
+
+    It has how many names are the `same`, `differ`, are `missing` on the target, and are there `only`; and `names`, the first 500 of each kind,
+    with what each `is` (`differ`, `missing`, `only`) and its `path` on the target.
+
+        >>> found = stead.check_stage("nvme0://run1/", "lustre://run1/")
+        >>> assert not found["differ"] and not found["missing"]
+
+    Args:
+        source: As for `stage`.
+        target: As for `stage`.
+        skip_special: As for `stage`.
+        exclude: As for `stage`.
+        include: As for `stage`.
+        files: As for `stage`; what only the target has is not looked for then.
+        gentle: As for `stage`.
+        limit: Bytes a second at most that are compared.
+        dataspaces: As for `stage`.
+        threads: Threads that read; 0 is as many as are of use.
+        state: As for `stage`.
+
+    Raises:
+        UsageError: What is asked for makes no sense.
+        NotFoundError: A source is not there.
+        PermissionDeniedError: A file cannot be read.
+        Error: Something else failed.
+    """
+    said = {"action": "sync", **options(locals())}
+    found: dict[str, Any] = json.loads(opened(dataspaces, threads, state).check(asked(**said)))
+    return found
+
+
 def resume_transfer(
     id: int, *, dataspaces: Spaces = None, threads: int = 0, state: str | os.PathLike[str] | None = None
 ) -> Transfer:

@@ -262,6 +262,7 @@ impl Planner<'_> {
                 // Trees may have files in common.
                 if self.request.action == Action::Sync && there.what == What::File {
                     self.state.sums.skipped += 1;
+                    self.state.sums.same += 1;
                     return Ok(None);
                 }
                 return Err(Error::usage("source and target are the same").at_path(to.at(name)));
@@ -312,6 +313,7 @@ impl Planner<'_> {
                 let is_file = found.meta.what == What::File;
                 let several = found.meta.links > 1 && is_file && !self.state.bucket;
                 if self.stays(found, there.as_ref(), to)? {
+                    self.state.sums.same += u64::from(self.request.action == Action::Sync);
                     let gets = there.as_ref().is_some_and(|there| self.gets(found, there));
                     match gets {
                         true => {

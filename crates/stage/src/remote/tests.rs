@@ -292,6 +292,9 @@ fn what_lies_on_another_node_is_compared_there() {
     assert_eq!(p.run(&sync).unwrap().bytes_done, 20_000_003);
     assert_eq!(tree(&p.path("near/b")), tree(&p.path("far/a")));
     assert_eq!(p.stager.preview(&sync, &Cancel::new()).unwrap().files, 0);
+    let found = p.stager.check(&sync, &Cancel::new(), None).unwrap();
+    // A link and an empty file among them.
+    assert!(found.is_same() && found.same == 7, "{found:?}");
     // Who gives way does so on both nodes.
     let gentle = p.reads[1].load(Ordering::Relaxed);
     sync.options.gentle = true;
