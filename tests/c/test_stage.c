@@ -419,6 +419,12 @@ static void leaves_names_out(stead_stager *s) {
     FAILS(STEAD_USAGE, "tree/pipe", stead_stage_wait(t, 60000, &e));
     stead_stage_free(t);
     OK(stead_stage_request_set(r, "skip-special", "yes", &e));
+    OK(stead_stage_request_set(r, "delete", "yes", &e));
+    FAILS(STEAD_USAGE, "'many'", stead_stage_request_set(r, "max-delete", "many", &e));
+    OK(stead_stage_request_set(r, "max-delete", "0", &e));
+    CHECK(mkdir("some/own", 0755) == 0);
+    FAILS(STEAD_LIMIT, "1 name(s)", stead_stage_preview(s, r, NULL, &json, &e));
+    CHECK(rmdir("some/own") == 0);
     done(s, r);
     CHECK(is_tree("some") && access("some/pipe", F_OK) != 0);
     CHECK(unlink("tree/pipe") == 0);

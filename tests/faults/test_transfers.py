@@ -552,6 +552,24 @@ def test_files_are_compared_by_what_is_in_them(tmp_path):
     assert refused.returncode == 2 and "--sync" in refused.stderr, refused
 
 
+def test_no_more_is_removed_than_may_be(tmp_path):
+    env = os.environ | {"STEAD_STATE": str(tmp_path / "state"), "STEAD_SOCKET": "none"}
+
+    def run(*words) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([os.path.abspath(STEAD), "stage", *map(str, words)], env=env, capture_output=True, text=True, timeout=60)
+
+    # A folder that was not mounted, say.
+    source, target = tmp_path / "from", tmp_path / "to"
+    source.mkdir()
+    write(target, {f"f{i}": b"x" for i in range(20)})
+    refused = run("--sync", "--delete", "--max-delete", 19, source, target)
+    assert refused.returncode == 1 and "20 name(s) of the target would be removed, and no more than 19" in refused.stderr, refused
+    assert count(target) == 20
+    alone = run("--sync", "--max-delete", 19, source, target)
+    assert alone.returncode == 2 and "--delete" in alone.stderr, alone
+    assert run("--sync", "--delete", "--max-delete", 20, source, target).returncode == 0 and count(target) == 0
+
+
 def test_what_differs_is_told(tmp_path):
     env = os.environ | {"STEAD_STATE": str(tmp_path / "state"), "STEAD_SOCKET": "none"}
 

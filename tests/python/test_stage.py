@@ -258,6 +258,21 @@ def test_files_are_compared_by_what_is_in_them(place):
         stead.stage(place / "from", place / "other", checksum=True)
 
 
+def test_no_more_is_removed_than_may_be(place):
+    stead.stage(place / "from", place / "to").wait()
+    for name in "a", "b":
+        (place / "to" / name).write_bytes(b"own")
+    sync = {"action": "sync", "delete": True}
+    with pytest.raises(stead.LimitError, match=r"2 name\(s\) of the target would be removed, and no more than 1"):
+        stead.stage(place / "from", place / "to", **sync, max_delete=1).wait()
+    assert (place / "to" / "a").exists() and (place / "to" / "b").exists()
+    assert stead.preview_stage(place / "from", place / "to", **sync, max_delete=2)["removed"] == 2
+    stead.stage(place / "from", place / "to", **sync, max_delete=2).wait()
+    assert same(place / "from", place / "to")
+    with pytest.raises(stead.UsageError, match="how many names are removed"):
+        stead.stage(place / "from", place / "to", action="sync", max_delete=2)
+
+
 def test_what_differs(place):
     stead.stage(place / "from", place / "to").wait()
     assert stead.check_stage(place / "from", place / "to") == {"same": 4, "differ": 0, "missing": 0, "only": 0, "names": []}

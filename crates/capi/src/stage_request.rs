@@ -94,7 +94,8 @@ pub unsafe extern "C" fn stead_stage_request_target(
 /// what the source has not), "checksum" (a sync compares files of one size by their bytes, which are read on both sides, and not by
 /// their time), "verify" (read back and compared), "skip-special" (pipes, sockets and devices are left out),
 /// "durable" (files are on the device before they get their names; yes unless told otherwise), "gentle" (gives way to others),
-/// each yes or no; "limit" (bytes a second, with units, or none), "priority" (of those that wait), "retries" (of a file whose
+/// each yes or no; "max-delete" (if a sync would remove more names, nothing is done, which is STEAD_LIMIT), "limit" (bytes a
+/// second, with units, or none), "priority" (of those that wait), "retries" (of a file whose
 /// error may pass). "exclude" and "include" add a pattern of names below the sources each: of what is left out, and of what alone is taken.
 /// "file" adds a name below the one source, a folder, by its way from there: these alone are taken, with the folders that they lie in.
 ///

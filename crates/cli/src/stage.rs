@@ -285,6 +285,7 @@ pub fn request(a: &StageArgs) -> Result<Request> {
                 ExistsArg::Newer => Exists::Newer,
             },
             delete: a.delete,
+            max_delete: a.max_delete,
             checksum: a.checksum,
             verify: a.verify,
             skip_special: a.skip_special,

@@ -108,6 +108,7 @@ impl Stager {
         let options = Options {
             checksum: true,
             delete: request.options.files.is_empty(),
+            max_delete: None,
             ..request.options.clone()
         };
         let sync = Request { options, ..request.clone() };

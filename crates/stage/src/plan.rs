@@ -129,7 +129,7 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// `NotFound` for sources that are not there; `Usage` for names that are taken, and what cannot be: a folder into itself,
-    /// two sources of one name; those of listing.
+    /// two sources of one name; `Limit` where more would be removed than is to be; those of listing.
     pub(crate) fn plan(mut self) -> Result<Planned> {
         let request = self.request;
         self.state.filter = Filter::new(&request.options)?;
@@ -195,6 +195,15 @@ impl Planner<'_> {
                 Some(target) => self.bring(&end, contents, target, into, there, &mut taken)?,
                 None => self.remove(&end, contents)?,
             }
+        }
+        let removed = self.state.sums.removed;
+        if let Some(most) = request.options.max_delete.filter(|most| removed > *most) {
+            let message = format!(
+                "{removed} name(s) of the target would be removed, and no more than {most} are to be"
+            );
+            return Err(Error::limit(message).with_hint(
+                "nothing was done; --dry-run without --max-delete tells which they are",
+            ));
         }
         if !self.state.any && !self.state.filter.is_none() && first.is_some() {
             return Err(Error::usage("all that is named is left out")

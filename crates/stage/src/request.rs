@@ -41,6 +41,9 @@ pub struct Options {
     pub exists: Exists,
     /// With [`Action::Sync`]: what the source has not is removed from the target.
     pub delete: bool,
+    /// With `delete`: if more names would be removed, files and folders, nothing is done at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_delete: Option<u64>,
     /// With [`Action::Sync`]: files of one size are compared by their bytes, which are read on both sides, and not by their time of change.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub checksum: bool,
@@ -80,6 +83,7 @@ impl Default for Options {
         Options {
             exists: Exists::default(),
             delete: false,
+            max_delete: None,
             checksum: false,
             verify: false,
             skip_special: false,
@@ -163,6 +167,12 @@ impl Request {
         if self.options.delete && self.action != Action::Sync {
             return Err(Error::usage("only a sync removes what the source has not"));
         }
+        if self.options.max_delete.is_some() && !self.options.delete {
+            return Err(Error::usage(
+                "how many names are removed at most is said of a sync that removes some",
+            )
+            .with_hint("say --delete, too"));
+        }
         if self.options.checksum && self.action != Action::Sync {
             return Err(Error::usage("only a sync compares what is in files"));
         }
@@ -231,6 +241,8 @@ mod tests {
             sync.options.delete = true;
             assert!(sync.check().is_err(), "{all}");
         }
+        bad.options = Options { max_delete: Some(1), ..Options::default() };
+        assert!(bad.check().is_err());
         bad.options = Options { checksum: true, ..Options::default() };
         assert!(bad.check().is_err());
         bad.options = Options { limit: Some(0), ..Options::default() };

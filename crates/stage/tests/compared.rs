@@ -1,4 +1,4 @@
-//! Syncs that go by what is in files.
+//! Syncs: what is compared by what is in it, and how much is removed at most.
 
 #![allow(clippy::unwrap_used)]
 
@@ -199,6 +199,34 @@ fn differences_are_counted_beyond_those_that_are_named() {
     }
     let found = p.stager.check(&p.sync("from/many", "none"), &Cancel::new(), None).unwrap();
     assert_eq!((found.missing, found.names.len()), (601, 501));
+}
+
+#[test]
+fn no_more_is_removed_than_may_be() {
+    let p = Place::new();
+    for name in ["to/own/a", "to/own/b", "to/c"] {
+        p.make(name, b"own");
+    }
+    // In the way of a file: it would go, too.
+    fs::remove_file(p.path("to/small")).unwrap();
+    p.make("to/small/in", b"own");
+    let mut sync = p.sync("from/", "to");
+    (sync.options.delete, sync.options.max_delete) = (true, Some(5));
+    for done in [p.stager.preview(&sync, &Cancel::new()).map(drop), p.run(&sync).map(drop)] {
+        let e = done.unwrap_err();
+        assert!(e.kind() == Kind::Limit && e.message().contains("6 name(s) of the target"), "{e}");
+        assert!(p.path("to/own/a").exists() && p.path("to/small/in").exists());
+        assert_eq!(p.time("to/none"), p.time("from/none"));
+    }
+    // Of what nobody removes nothing is said.
+    assert_eq!(p.stager.check(&sync, &Cancel::new(), None).unwrap().only, 6);
+    sync.options.max_delete = Some(6);
+    let status = p.run(&sync).unwrap();
+    assert!(status.failed == 0 && !p.path("to/own").exists() && p.path("to/small").is_file());
+    sync.options.max_delete = Some(0);
+    assert_eq!(p.run(&sync).unwrap().files, 1, "the folder alone");
+    sync.options.delete = false;
+    assert_eq!(p.run(&sync).unwrap_err().kind(), Kind::Usage);
 }
 
 #[test]

@@ -109,9 +109,10 @@ pub fn set_means(r: &mut Request, name: &str, value: &str) -> Result<()> {
 }
 
 /// The names that [`set_stage`] knows.
-pub const STAGE: [&str; 13] = [
+pub const STAGE: [&str; 14] = [
     "exists",
     "delete",
+    "max-delete",
     "checksum",
     "verify",
     "skip-special",
@@ -141,6 +142,7 @@ pub fn set_stage(o: &mut stead_stage::Options, name: &str, value: &str) -> Resul
     match name.replace('_', "-").as_str() {
         "exists" => o.exists = exists(value)?,
         "delete" => o.delete = yes(value)?,
+        "max-delete" => o.max_delete = Some(value.parse().map_err(|_| number())?),
         "checksum" => o.checksum = yes(value)?,
         "verify" => o.verify = yes(value)?,
         "skip-special" => o.skip_special = yes(value)?,
@@ -335,8 +337,8 @@ mod tests {
         assert_eq!(place("elsewhere").map_err(|e| e.kind()), Err(Kind::Usage));
         let mut o = stead_stage::Options::default();
         let values = [
-            "newer", "yes", "yes", "yes", "yes", "no", "yes", "1KiB", "-7", "5", "*.tmp", "*.h5",
-            "a/b",
+            "newer", "yes", "9", "yes", "yes", "yes", "no", "yes", "1KiB", "-7", "5", "*.tmp",
+            "*.h5", "a/b",
         ];
         for (name, value) in STAGE.iter().zip(values) {
             set_stage(&mut o, name, value).expect(name);
@@ -345,6 +347,7 @@ mod tests {
         let all = stead_stage::Options {
             exists: Exists::Newer,
             delete: true,
+            max_delete: Some(9),
             checksum: true,
             verify: true,
             skip_special: true,

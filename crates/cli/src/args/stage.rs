@@ -71,6 +71,15 @@ pub struct StageArgs {
     )]
     pub delete: bool,
 
+    /// With --delete: if more names would be removed, files and folders, fail before anything is done
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "delete",
+        conflicts_with_all = ["moves", "remove", "check", "list", "resume", "cancel", "wait"]
+    )]
+    pub max_delete: Option<u64>,
+
     /// With --sync: compare files of the same size by what is in them, which is read on both sides, and not by their time
     #[arg(
         long,
@@ -408,13 +417,14 @@ mod tests {
 
     const TAKEN: [&[&str]; 5] =
         [&["--list"], &["--resume"], &["--resume", "7"], &["--cancel", "7"], &["--wait", "7"]];
-    const OF_REQUESTS: [&[&str]; 12] = [
+    const OF_REQUESTS: [&[&str]; 13] = [
         &["--dry-run"],
         &["--exists", "skip"],
         &["--verify"],
         &["--skip-special"],
         &["--no-sync"],
         &["--delete"],
+        &["--max-delete", "1"],
         &["--checksum"],
         &["--files-from", "names"],
         &["--gentle"],
@@ -480,7 +490,7 @@ mod tests {
             &["--cancel", "7", "--dataspace", "a=/b"],
             &["--cancel", "7", "--on", "node7"],
             &["--wait", "7", "--here", "--progress", "never"],
-            &["--sync", "--delete", "--dry-run", "from", "to"],
+            &["--sync", "--delete", "--max-delete", "0", "--dry-run", "from", "to"],
             &["--sync", "--checksum", "from", "to"],
             &["--check", "--exclude", "*.tmp", "--threads", "2", "--format", "json", "from", "to"],
             &["--exists", "skip", "--verify", "--limit", "1MiB", "--threads", "2", "from", "to"],

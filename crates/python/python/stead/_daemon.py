@@ -155,6 +155,7 @@ class Daemon:
         priority: int = 0,
         exists: str = "refuse",
         delete: bool = False,
+        max_delete: int | None = None,
         checksum: bool = False,
         verify: bool = False,
         skip_special: bool = False,
@@ -182,6 +183,7 @@ class Daemon:
             priority: Who waits with a larger number goes first.
             exists: As for `stage`.
             delete: As for `stage`.
+            max_delete: As for `stage`.
             checksum: As for `stage`.
             verify: As for `stage`.
             skip_special: As for `stage`.
@@ -209,6 +211,7 @@ class Daemon:
         action: str = "copy",
         exists: str = "refuse",
         delete: bool = False,
+        max_delete: int | None = None,
         checksum: bool = False,
         skip_special: bool = False,
         exclude: Names = (),
@@ -223,6 +226,7 @@ class Daemon:
             action: As for `stage`.
             exists: As for `stage`.
             delete: As for `stage`.
+            max_delete: As for `stage`.
             checksum: As for `stage`.
             skip_special: As for `stage`.
             exclude: As for `stage`.

@@ -205,6 +205,7 @@ def stage(
     action: str = "copy",
     exists: str = "refuse",
     delete: bool = False,
+    max_delete: int | None = None,
     checksum: bool = False,
     verify: bool = False,
     skip_special: bool = False,
@@ -233,6 +234,7 @@ def stage(
         action: `copy`, `move`, `sync` (makes the target equal) or `remove`.
         exists: What becomes of names that the target has: `refuse`, `replace`, `skip` or `newer`.
         delete: With `sync`, remove what the source has not.
+        max_delete: With `delete`, if more names would be removed, files and folders, nothing is done, and a `LimitError` is raised.
         checksum: With `sync`, compare files of the same size by what is in them, which is read on both sides, and not by their time.
         verify: Read each file back and compare, before it gets its name.
         skip_special: Leave out pipes, sockets and devices, in place of failing.
@@ -264,6 +266,7 @@ def preview_stage(
     action: str = "copy",
     exists: str = "refuse",
     delete: bool = False,
+    max_delete: int | None = None,
     checksum: bool = False,
     skip_special: bool = False,
     exclude: Names = (),
@@ -282,6 +285,7 @@ def preview_stage(
         action: As for `stage`.
         exists: As for `stage`.
         delete: As for `stage`.
+        max_delete: As for `stage`.
         checksum: As for `stage`.
         skip_special: As for `stage`.
         exclude: As for `stage`.
