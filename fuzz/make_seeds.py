@@ -189,7 +189,7 @@ def frames() -> None:
     page = (SEEDS.parents[1] / "docs" / "protocol.md").read_text()
     said, _, sources = page.partition("## Sources on other nodes")
     request = next(m for m in messages(said, dict.fromkeys("RSPQ")) if "action" in m)
-    request["options"] |= {"max_delete": 9, "checksum": True, "exclude": ["*.tmp"], "include": ["*.h5", "run/"]}
+    request["options"] |= {"max_delete": 9, "checksum": True, "exclude": ["*.tmp"], "include": ["*.h5", "run/"], "min_size": 1, "max_age": 3600}
     stand = {"R": request, "S": {**STATUS, "request": request}, "P": PROGRESS, "Q": {"more": {}}}
     all = [m for m in messages(said, stand) if "action" not in m]
     base = {"Far": ["node2", {"Space": ["nvme0", "/mnt/nvme"]}]}

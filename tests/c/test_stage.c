@@ -408,6 +408,14 @@ static void leaves_names_out(stead_stager *s) {
     done(s, r);
     CHECK(access("some/0", F_OK) == 0 && access("some/sub/1", F_OK) == 0 && access("some/sub/5", F_OK) == 0);
     CHECK(access("some/2", F_OK) != 0 && access("some/sub/3", F_OK) != 0 && access("some/4", F_OK) != 0);
+    r = ask("copy", "tree/", "large");
+    OK(stead_stage_request_set(r, "min-size", "1GiB", &e));
+    OK(stead_stage_request_set(r, "max-age", "2d", &e));
+    FAILS(STEAD_USAGE, "is no time", stead_stage_request_set(r, "min-age", "soon", &e));
+    OK(stead_stage_preview(s, r, NULL, &json, &e));
+    SAYS(json, "\"files\": 0");
+    stead_text_free(json);
+    stead_stage_request_free(r);
     r = ask("remove", "some", NULL);
     OK(stead_stage_request_set(r, "exclude", "0", &e));
     FAILS(STEAD_USAGE, "leave names out", stead_stage_submit(s, r, &t, &e));

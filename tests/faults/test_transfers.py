@@ -527,8 +527,10 @@ def test_patterns_leave_names_out_and_what_would_go_is_named(tmp_path):
     assert named(target) == {"a.h5": b"longer", "deep/c.h5": b"c", "logs/l": b"l", "own.tmp": b"t"}
     assert run(source, tmp_path / "some", "--include", "*.h5").returncode == 0
     assert named(tmp_path / "some") == {"a.h5": b"longer", "deep/c.h5": b"c"} and not (tmp_path / "some" / "logs").exists()
-    refused = run("--move", source, tmp_path / "moved", "--exclude", "core")
-    assert refused.returncode == 2 and "only copies and syncs leave names out" in refused.stderr
+    refused = run("--remove", source, "--exclude", "core")
+    assert refused.returncode == 2 and "only copies, moves and syncs leave names out" in refused.stderr
+    assert run("--move", f"{source}/", tmp_path / "moved", "--exclude", "core", "--exclude", "*.tmp").returncode == 0
+    assert named(source) == {"b.tmp": b"b", "core": b"d"} and named(tmp_path / "moved") == {"a.h5": b"longer", "deep/c.h5": b"c", "logs/l": b"l"}
     assert run(source, tmp_path / "x", "--exclude-from", tmp_path / "none").returncode == 1
 
 
@@ -604,6 +606,28 @@ def test_what_differs_is_told(tmp_path):
     ]:
         refused = run(*words)
         assert refused.returncode == code and what in refused.stderr, refused
+
+
+def test_old_files_are_moved(tmp_path):
+    env = os.environ | {"STEAD_STATE": str(tmp_path / "state"), "STEAD_SOCKET": "none"}
+
+    def run(*words) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([os.path.abspath(STEAD), "stage", *map(str, words)], env=env, capture_output=True, text=True, timeout=60)
+
+    source, target = tmp_path / "from", tmp_path / "to"
+    files = {"new": b"n" * 2000, "old": b"o" * 2000, "deep/old": b"d" * 2000, "deep/small": b"s"}
+    write(source, files)
+    for name in "old", "deep/old", "deep/small":
+        os.utime(source / name, (time.time() - 3 * 86_400,) * 2)
+    old = ["--move", "--min-age", "2d", "--min-size", "1KiB", f"{source}/", target]
+    assert run(*old).returncode == 0
+    assert named(target) == {name: files[name] for name in ("old", "deep/old")}
+    assert named(source) == {name: files[name] for name in ("new", "deep/small")}
+    # Nothing more is old: that is no error.
+    assert run(*old).returncode == 0 and len(named(source)) == 2
+    for words, what in [(["--min-age", "soon"], "no time"), (["--max-size", "some"], "not a size"), (["--min-size", "2", "--max-size", "1"], "--min-size")]:
+        refused = run(source, target, *words)
+        assert refused.returncode == 2 and what in refused.stderr, refused
 
 
 def test_names_are_listed(tmp_path):

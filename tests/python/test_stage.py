@@ -225,8 +225,29 @@ def test_names_are_left_out(place):
     assert [c["does"] for c in stead.preview_stage(f"{place}/from/", place / "to", **sync)["changes"] if c["path"].endswith("/old")] == ["remove"]
     stead.stage(f"{place}/from/", place / "to", **sync).wait()
     assert (place / "to" / "own.tmp").exists() and not (place / "to" / "old").exists()
-    with pytest.raises(stead.UsageError, match="only copies and syncs leave names out"):
-        stead.stage(place / "from", place / "moved", action="move", exclude="*.tmp")
+    with pytest.raises(stead.UsageError, match="only copies, moves and syncs leave names out"):
+        stead.stage(place / "from", action="remove", exclude="*.tmp")
+    stead.stage(f"{place}/from/", place / "moved", action="move", exclude="*.tmp").wait()
+    assert sorted(p.name for p in (place / "from").rglob("*")) == ["a.tmp", "b.tmp", "deep"]
+
+
+def test_files_are_taken_by_their_size_and_age(place):
+    now = time.time()
+    for i, days in enumerate([0, 3, 0, 3]):
+        os.utime(place / "from" / "deep" / f"f{i}", (now - days * 86_400,) * 2)
+
+    def files(**options) -> int:
+        return stead.preview_stage(f"{place}/from/", place / "to", **options)["files"]
+
+    assert [files(min_size=5), files(max_size="4KiB"), files(min_size="4KiB", max_size="1MB")] == [3, 3, 1]
+    assert [files(min_age="2d"), files(max_age=2 * 86_400), files(min_age="4d"), files(min_age="2d", min_size="1MiB")] == [2, 2, 0, 1]
+    stead.stage(f"{place}/from/", place / "to", action="move", min_age="2d", min_size="1MiB").wait()
+    assert [p.name for p in (place / "to" / "deep").iterdir()] == ["f3"]
+    assert sorted(p.name for p in (place / "from" / "deep").iterdir()) == ["f0", "f1", "f2"]
+    with pytest.raises(stead.UsageError, match="is no time"):
+        files(min_age="soon")
+    with pytest.raises(stead.UsageError, match="--min-size"):
+        files(min_size=2, max_size=1)
 
 
 def test_files_are_compared_by_what_is_in_them(place):

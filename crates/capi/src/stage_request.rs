@@ -97,7 +97,8 @@ pub unsafe extern "C" fn stead_stage_request_target(
 /// each yes or no; "max-delete" (if a sync would remove more names, nothing is done, which is STEAD_LIMIT), "limit" (bytes a
 /// second, with units, or none), "priority" (of those that wait), "retries" (of a file whose
 /// error may pass). "exclude" and "include" add a pattern of names below the sources each: of what is left out, and of what alone is taken.
-/// "file" adds a name below the one source, a folder, by its way from there: these alone are taken, with the folders that they lie in.
+/// "min-size" and "max-size" (with units), "min-age" and "max-age" (such as 30min or 2d, before the transfer begins) take only files and
+/// links that have at least, or at most, so many bytes, and were changed so long ago. "file" adds a name below the one source, a folder, by its way from there: these alone are taken, with the folders that they lie in.
 ///
 /// Errors: STEAD_USAGE for a name or a value that there is not.
 #[unsafe(no_mangle)]

@@ -296,6 +296,10 @@ pub fn request(a: &StageArgs) -> Result<Request> {
             retries: a.retries,
             exclude: left_out(a)?,
             include: a.include.clone(),
+            min_size: a.min_size,
+            max_size: a.max_size,
+            min_age: a.min_age,
+            max_age: a.max_age,
             files: a
                 .files_from
                 .as_deref()

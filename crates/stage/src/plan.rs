@@ -8,6 +8,7 @@ mod walk;
 pub(crate) use walk::unfinished;
 
 use self::walk::{AT_ONCE, Found, Step, in_the_way};
+use crate::clock;
 use crate::compare::Comparer;
 use crate::ends::{self, Base, End, split};
 use crate::filter::Filter;
@@ -132,7 +133,7 @@ impl Planner<'_> {
     /// two sources of one name; `Limit` where more would be removed than is to be; those of listing.
     pub(crate) fn plan(mut self) -> Result<Planned> {
         let request = self.request;
-        self.state.filter = Filter::new(&request.options)?;
+        self.state.filter = Filter::new(&request.options)?.at(clock::unix());
         let target = request
             .target
             .as_ref()
@@ -295,6 +296,7 @@ impl Planner<'_> {
             if let Some(path) = moved
                 && (End { path, ..target.clone() }).meta()?.is_some()
             {
+                self.state.any = true;
                 return Ok(());
             }
             let path = end.folder.at(end.path.as_os_str());
@@ -325,20 +327,25 @@ impl Planner<'_> {
                 self.folder(from, &end.path, target.path.clone(), &meta, false)?;
             }
             self.refuse_own(&meta, &folder.shown())?;
-            let step = Step { source: end.path.clone(), target: target.path.clone(), there };
+            let (source, target_path) = (end.path.clone(), target.path.clone());
+            let step = Step { source, target: target_path, there, near: None };
             return self.walk(from, &end.folder, target, step);
         }
         let (dir, name) = split(&end.path);
         // Whoever names many has a shell find them, and means by its patterns what is in these.
-        if !self.takes(Path::new(name), Path::new(""), meta.what == What::Folder) {
+        if !self.takes_name(Path::new(name), Path::new(""), meta.what == What::Folder) {
             return Ok(());
         }
+        // That none has the size or the age is no mistake of who asks.
         self.state.any = true;
+        let folder = end.folder.below(dir)?;
+        if !self.measures(&folder, name, &meta)? {
+            return Ok(());
+        }
         let path = if into { target.path.join(name) } else { target.path.clone() };
         if !taken.insert(path.clone()) {
             return Err(twice(&target.folder.at(path.as_os_str())));
         }
-        let folder = end.folder.below(dir)?;
         let (to, _) = split(&path);
         let parent = match target.folder.below(to) {
             Ok(folder) => Some(folder),

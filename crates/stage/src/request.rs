@@ -65,12 +65,25 @@ pub struct Options {
     pub retries: u32,
     /// Patterns of names below the sources that are left out, and folders with all that lies in them. What is left out stays as it is on
     /// the target, too. Without `/` a pattern is about the last part of a name, with one about the way from the source, with one at its
-    /// end about folders. For copies and syncs.
+    /// end about folders. For all but removals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
     /// If there are some, only files and links that match one of these patterns, and folders that have some.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
+    /// Only files and links of at least so many bytes, and folders that have some. What is left out stays as it is on the target, too, and
+    /// there it is by its own size that something is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_size: Option<u64>,
+    /// The same, of at most so many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<u64>,
+    /// The same, that were changed at least so many seconds before the transfer begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_age: Option<u64>,
+    /// The same, at most so many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_age: Option<u64>,
     /// If there are some, only these names below the one source, a folder: files, and folders with all that lies in them, each by its way
     /// from the source. They come with the folders that they lie in; nothing else of the source is looked at. For copies, and syncs
     /// without `delete`.
@@ -94,6 +107,10 @@ impl Default for Options {
             retries: 3,
             exclude: Vec::new(),
             include: Vec::new(),
+            min_size: None,
+            max_size: None,
+            min_age: None,
+            max_age: None,
             files: Vec::new(),
         }
     }
@@ -176,11 +193,14 @@ impl Request {
         if self.options.checksum && self.action != Action::Sync {
             return Err(Error::usage("only a sync compares what is in files"));
         }
-        if !Filter::new(&self.options)?.is_none()
-            && matches!(self.action, Action::Move | Action::Remove)
-        {
-            return Err(Error::usage("only copies and syncs leave names out")
+        let filter = Filter::new(&self.options)?;
+        if self.action == Action::Remove && !filter.is_none() {
+            return Err(Error::usage("only copies, moves and syncs leave names out")
                 .with_hint("name what is meant by a pattern in its place: 'DIR/*.h5'"));
+        }
+        if self.action == Action::Move && filter.is_list() {
+            return Err(Error::usage("names are listed for copies and syncs")
+                .with_hint("name each of them, or leave out what is not meant"));
         }
         if !self.options.files.is_empty() {
             if self.sources.len() > 1 || self.sources.iter().any(Location::is_pattern) {

@@ -109,7 +109,7 @@ pub fn set_means(r: &mut Request, name: &str, value: &str) -> Result<()> {
 }
 
 /// The names that [`set_stage`] knows.
-pub const STAGE: [&str; 14] = [
+pub const STAGE: [&str; 18] = [
     "exists",
     "delete",
     "max-delete",
@@ -123,6 +123,10 @@ pub const STAGE: [&str; 14] = [
     "retries",
     "exclude",
     "include",
+    "min-size",
+    "max-size",
+    "min-age",
+    "max-age",
     "file",
 ];
 
@@ -153,6 +157,10 @@ pub fn set_stage(o: &mut stead_stage::Options, name: &str, value: &str) -> Resul
         "retries" => o.retries = value.parse().map_err(|_| number())?,
         "exclude" => o.exclude.push(value.to_owned()),
         "include" => o.include.push(value.to_owned()),
+        "min-size" => o.min_size = Some(units::parse_size(value)?),
+        "max-size" => o.max_size = Some(units::parse_size(value)?),
+        "min-age" => o.min_age = Some(units::parse_time(value)?),
+        "max-age" => o.max_age = Some(units::parse_time(value)?),
         "file" => o.files.push(value.to_owned()),
         _ => {
             return Err(Error::usage(format!("no option '{name}'"))
@@ -338,7 +346,7 @@ mod tests {
         let mut o = stead_stage::Options::default();
         let values = [
             "newer", "yes", "9", "yes", "yes", "yes", "no", "yes", "1KiB", "-7", "5", "*.tmp",
-            "*.h5", "a/b",
+            "*.h5", "2", "1KiB", "30min", "2d", "a/b",
         ];
         for (name, value) in STAGE.iter().zip(values) {
             set_stage(&mut o, name, value).expect(name);
@@ -358,6 +366,10 @@ mod tests {
             retries: 5,
             exclude: vec!["*.tmp".to_owned(), "core".to_owned()],
             include: vec!["*.h5".to_owned()],
+            min_size: Some(2),
+            max_size: Some(1024),
+            min_age: Some(1800),
+            max_age: Some(2 * 86_400),
             files: vec!["a/b".to_owned()],
         };
         assert_eq!(o, all);

@@ -1,5 +1,6 @@
 //! Arguments of `stead stage`, `stead df`, `stead ls` and of the daemon.
 
+use super::admin::time;
 use super::{Described, When, dataspace, size};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ const STAGE_EXAMPLES: &str = "Examples:
   stead stage --sync nvme0://run1/ lustre://run1/ --dry-run
   stead stage --check nvme0://run1/ lustre://run1/
   stead stage run1/ lustre://run1/ --exclude '*.tmp' --exclude logs/
+  stead stage --move nvme0://run1/ lustre://run1/ --min-age 2d --min-size 1MiB
   find run1 -type f -mtime -7 -printf '%P\\0' | stead stage run1/ lustre://latest/ --files-from - --null
   stead stage --list
   stead stage --resume
@@ -108,6 +110,22 @@ pub struct StageArgs {
     /// Take only files that match, and folders that have some. Give it once for each pattern
     #[arg(long, value_name = "PATTERN", conflicts_with_all = OF_TAKEN)]
     pub include: Vec<String>,
+
+    /// Take only files and links of at least so many bytes, such as 1MiB, and folders that have some. What is left out stays on the target, too
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with_all = OF_TAKEN)]
+    pub min_size: Option<u64>,
+
+    /// Take only those of at most so many bytes
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with_all = OF_TAKEN)]
+    pub max_size: Option<u64>,
+
+    /// Take only files and links that were changed at least so long before the transfer begins: 30min, 2d
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = OF_TAKEN)]
+    pub min_age: Option<u64>,
+
+    /// Take only those that were changed at most so long before
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = OF_TAKEN)]
+    pub max_age: Option<u64>,
 
     /// Patterns to leave out, from a file: one a line, but for empty ones and those that begin with '#'
     #[arg(long, value_name = "FILE", conflicts_with_all = OF_TAKEN)]
@@ -417,7 +435,7 @@ mod tests {
 
     const TAKEN: [&[&str]; 5] =
         [&["--list"], &["--resume"], &["--resume", "7"], &["--cancel", "7"], &["--wait", "7"]];
-    const OF_REQUESTS: [&[&str]; 13] = [
+    const OF_REQUESTS: [&[&str]; 15] = [
         &["--dry-run"],
         &["--exists", "skip"],
         &["--verify"],
@@ -427,6 +445,8 @@ mod tests {
         &["--max-delete", "1"],
         &["--checksum"],
         &["--files-from", "names"],
+        &["--min-size", "1MiB"],
+        &["--max-age", "2d"],
         &["--gentle"],
         &["--limit", "1MiB"],
         &["--after", "1"],
@@ -480,7 +500,7 @@ mod tests {
 
     #[test]
     fn options_that_do_something_are_taken() {
-        let taken: [&[&str]; 14] = [
+        let taken: [&[&str]; 15] = [
             &["--list", "--all", "--format", "json"],
             &["--list", "--here"],
             &["--list", "--on", "node7"],
@@ -492,6 +512,7 @@ mod tests {
             &["--wait", "7", "--here", "--progress", "never"],
             &["--sync", "--delete", "--max-delete", "0", "--dry-run", "from", "to"],
             &["--sync", "--checksum", "from", "to"],
+            &["--move", "--min-age", "30min", "--max-size", "1KiB", "from", "to"],
             &["--check", "--exclude", "*.tmp", "--threads", "2", "--format", "json", "from", "to"],
             &["--exists", "skip", "--verify", "--limit", "1MiB", "--threads", "2", "from", "to"],
             &["--background", "--after", "1,2", "--priority", "-3", "from", "to"],

@@ -161,6 +161,10 @@ class Daemon:
         skip_special: bool = False,
         exclude: Names = (),
         include: Names = (),
+        min_size: int | str | None = None,
+        max_size: int | str | None = None,
+        min_age: int | str | None = None,
+        max_age: int | str | None = None,
         files: Paths | None = None,
         durable: bool = True,
         gentle: bool = False,
@@ -189,6 +193,10 @@ class Daemon:
             skip_special: As for `stage`.
             exclude: As for `stage`.
             include: As for `stage`.
+            min_size: As for `stage`.
+            max_size: As for `stage`.
+            min_age: As for `stage`.
+            max_age: As for `stage`.
             files: As for `stage`.
             durable: As for `stage`.
             gentle: As for `stage`.
@@ -216,6 +224,10 @@ class Daemon:
         skip_special: bool = False,
         exclude: Names = (),
         include: Names = (),
+        min_size: int | str | None = None,
+        max_size: int | str | None = None,
+        min_age: int | str | None = None,
+        max_age: int | str | None = None,
         files: Paths | None = None,
     ) -> dict[str, Any]:
         """What `submit` would have done, as `preview_stage` says it.
@@ -231,6 +243,10 @@ class Daemon:
             skip_special: As for `stage`.
             exclude: As for `stage`.
             include: As for `stage`.
+            min_size: As for `stage`.
+            max_size: As for `stage`.
+            min_age: As for `stage`.
+            max_age: As for `stage`.
             files: As for `stage`.
 
         Raises:
@@ -250,6 +266,10 @@ class Daemon:
         skip_special: bool = False,
         exclude: Names = (),
         include: Names = (),
+        min_size: int | str | None = None,
+        max_size: int | str | None = None,
+        min_age: int | str | None = None,
+        max_age: int | str | None = None,
         files: Paths | None = None,
         gentle: bool = False,
         limit: int | str | None = None,
@@ -262,6 +282,10 @@ class Daemon:
             skip_special: As for `check_stage`.
             exclude: As for `check_stage`.
             include: As for `check_stage`.
+            min_size: As for `check_stage`.
+            max_size: As for `check_stage`.
+            min_age: As for `check_stage`.
+            max_age: As for `check_stage`.
             files: As for `check_stage`.
             gentle: As for `check_stage`.
             limit: As for `check_stage`.

@@ -211,6 +211,10 @@ def stage(
     skip_special: bool = False,
     exclude: Names = (),
     include: Names = (),
+    min_size: int | str | None = None,
+    max_size: int | str | None = None,
+    min_age: int | str | None = None,
+    max_age: int | str | None = None,
     files: Paths | None = None,
     durable: bool = True,
     gentle: bool = False,
@@ -240,8 +244,13 @@ def stage(
         skip_special: Leave out pipes, sockets and devices, in place of failing.
         exclude: Patterns of names below the sources that are left out, and of folders with all that lies in them. Without a `/` a pattern is
             about the last part of a name, with one about the way from the source, with one at its end about folders. What is left out
-            stays as it is on the target, too. For copies and syncs.
+            stays as it is on the target, too. For all but removals.
         include: If there are some, only files that match one of these patterns are taken, and folders that have some.
+        min_size: Take only files and links of at least so many bytes, or of a text such as `1MiB`, and folders that have some. What is left out
+            stays as it is on the target, too. For all but removals.
+        max_size: Take only those of at most so many.
+        min_age: Take only those that were changed at least so many seconds before the transfer begins, or so long as a text such as `30min` or `2d` says.
+        max_age: Take only those that were changed at most so long before.
         files: Names below `source`, one folder, that alone are taken, each by its way from there: files, and folders with all that lies in them.
             They come with the folders that they lie in, and nothing else of the source is looked at. For copies, and syncs without `delete`.
         durable: Files are on their device before they get their names.
@@ -271,6 +280,10 @@ def preview_stage(
     skip_special: bool = False,
     exclude: Names = (),
     include: Names = (),
+    min_size: int | str | None = None,
+    max_size: int | str | None = None,
+    min_age: int | str | None = None,
+    max_age: int | str | None = None,
     files: Paths | None = None,
     dataspaces: Spaces = None,
     state: str | os.PathLike[str] | None = None,
@@ -290,6 +303,10 @@ def preview_stage(
         skip_special: As for `stage`.
         exclude: As for `stage`.
         include: As for `stage`.
+        min_size: As for `stage`.
+        max_size: As for `stage`.
+        min_age: As for `stage`.
+        max_age: As for `stage`.
         files: As for `stage`.
         dataspaces: As for `stage`.
         state: As for `stage`.
@@ -310,6 +327,10 @@ def check_stage(
     skip_special: bool = False,
     exclude: Names = (),
     include: Names = (),
+    min_size: int | str | None = None,
+    max_size: int | str | None = None,
+    min_age: int | str | None = None,
+    max_age: int | str | None = None,
     files: Paths | None = None,
     gentle: bool = False,
     limit: int | str | None = None,
@@ -332,6 +353,10 @@ def check_stage(
         skip_special: As for `stage`.
         exclude: As for `stage`.
         include: As for `stage`.
+        min_size: As for `stage`.
+        max_size: As for `stage`.
+        min_age: As for `stage`.
+        max_age: As for `stage`.
         files: As for `stage`; what only the target has is not looked for then.
         gentle: As for `stage`.
         limit: Bytes a second at most that are compared.
@@ -439,6 +464,11 @@ def options(said: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in said.items() if name not in ("dataspaces", "threads", "state")}
 
 
+def age(value: int | str | None) -> int | None:
+    """Seconds that a number or a text such as `30min` means."""
+    return _stead.parse_time(value) if isinstance(value, str) else value
+
+
 def asked(
     source: Paths, target: str | os.PathLike[str] | None, action: str, limit: int | str | None = None, **said: Any
 ) -> tuple[str, list[str], str | None, str]:
@@ -447,6 +477,8 @@ def asked(
         patterns = said.pop(name, ())
         if all_of_them := [patterns] if isinstance(patterns, str) else list(patterns):
             said[name] = all_of_them
+    for name, meant in ("min_size", size), ("max_size", size), ("min_age", age), ("max_age", age):
+        said[name] = meant(said.get(name))
     files = said.pop("files", None)
     if files is not None:
         said["files"] = [os.fspath(name) for name in ([files] if isinstance(files, (str, os.PathLike)) else files)]

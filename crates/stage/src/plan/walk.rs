@@ -22,6 +22,8 @@ pub(super) struct Step {
     pub(super) target: PathBuf,
     /// The target has it already.
     pub(super) there: bool,
+    /// The device on which what lies in it may be renamed, where the target has it not.
+    pub(super) near: Option<u64>,
 }
 
 /// A name with what it is.
@@ -91,7 +93,7 @@ impl Planner<'_> {
             let delete = self.request.options.delete && to.is_some();
             let near = match &to {
                 Some(to) => self.near(&folder, to)?,
-                None => None,
+                None => step.near,
             };
             if let Some(to) = &to {
                 to.know()?;
@@ -107,6 +109,7 @@ impl Planner<'_> {
             };
             for list in lists {
                 let list = list?;
+                self.know_ages(&folder, &list)?;
                 if let Some(to) = &to {
                     self.know_times(&folder, to, &list)?;
                     self.compare_all(&folder, to, &list, &step.source)?;
@@ -130,8 +133,7 @@ impl Planner<'_> {
                         continue;
                     }
                     let (path, target) = (step.source.join(&name), step.target.join(&name));
-                    let is_folder = meta.what == What::Folder;
-                    if !self.takes(&path, &self.state.roots.0, is_folder) {
+                    if !self.takes(&folder, &name, (&path, &self.state.roots.0), &meta)? {
                         if delete {
                             names.insert(name);
                         }
@@ -162,7 +164,9 @@ impl Planner<'_> {
                 self.state.sums.skipped += 1;
             }
             let named = !step.source.as_os_str().is_empty() && folder.bucket().is_none();
-            if self.request.action == Action::Move && named {
+            // An empty one is not made where nothing that is meant lies in it: it is not moved, then.
+            let stays = empty && self.state.filter.picks();
+            if self.request.action == Action::Move && named && !stays {
                 let meta = folder.own_meta()?;
                 let name = step.source.file_name().unwrap_or_default().to_owned();
                 let found = Found {
@@ -202,6 +206,20 @@ impl Planner<'_> {
         to.know_times(&asked)
     }
 
+    /// Has stores asked for the times of all files, where their ages matter.
+    fn know_ages(&self, from: &Place, names: &[OsString]) -> Result<()> {
+        if !self.state.filter.asks_age() || from.bucket().is_none() {
+            return Ok(());
+        }
+        let mut asked: Vec<&OsStr> = Vec::new();
+        for name in names {
+            if from.meta(name)?.is_some_and(|meta| meta.what == What::File) {
+                asked.push(name);
+            }
+        }
+        from.know_times(&asked)
+    }
+
     /// Compares those of these names of which both sides have files of the same size: all of a list together, as many threads read them.
     fn compare_all(
         &mut self,
@@ -213,14 +231,12 @@ impl Planner<'_> {
         let Some(comparer) = &self.compare else { return Ok(()) };
         let mut files = Vec::new();
         for name in names {
-            if unfinished(name) || !self.takes(&way.join(name), &self.state.roots.0, false) {
-                continue;
-            }
-            if let (Some(a), Some(b)) = (from.meta(name)?, to.meta(name)?)
+            if let (false, Some(a), Some(b)) = (unfinished(name), from.meta(name)?, to.meta(name)?)
                 && (a.what, b.what) == (What::File, What::File)
                 && a.size == b.size
                 && a.size > 0
                 && !is_one(&b, &a)
+                && self.takes(from, name, (&way.join(name), &self.state.roots.0), &a)?
             {
                 files.push(Pair { name: name.clone(), there: name.clone(), size: a.size });
             }
@@ -252,7 +268,10 @@ impl Planner<'_> {
             None => None,
         };
         // A mount point is on another device than its name.
-        if there.is_none() && found.near == Some(found.meta.dev) {
+        // Of a folder in which something is left out each name goes by itself.
+        let whole = found.meta.what != What::Folder || self.state.filter.is_none();
+        if there.is_none() && whole && found.near == Some(found.meta.dev) {
+            self.make_ways(&found.target)?;
             self.state.sums.renamed += 1;
             return self.item(Task::Rename, found, false).map(|()| None);
         }
@@ -292,6 +311,7 @@ impl Planner<'_> {
                     source: found.path.clone(),
                     target: found.target.clone(),
                     there: there.is_some_and(|t| t.what == What::Folder),
+                    near: found.near.filter(|dev| *dev == found.meta.dev),
                 }))
             }
             What::Special if self.request.options.skip_special => {
@@ -483,9 +503,40 @@ impl Planner<'_> {
     }
 
     /// True of a name that is meant, by its way from the root of its tree.
-    pub(super) fn takes(&self, path: &Path, root: &Path, is_folder: bool) -> bool {
+    pub(super) fn takes_name(&self, path: &Path, root: &Path, is_folder: bool) -> bool {
         let filter = &self.state.filter;
         filter.is_none() || filter.takes(path.strip_prefix(root).unwrap_or(path), is_folder)
+    }
+
+    /// True of what is meant by its size and its age: of a folder what lies in it says so.
+    pub(super) fn measures(&self, folder: &Place, name: &OsStr, meta: &Meta) -> Result<bool> {
+        let filter = &self.state.filter;
+        if meta.what == What::Folder || filter.is_none() {
+            return Ok(true);
+        }
+        if !filter.takes_size(meta.size) {
+            return Ok(false);
+        }
+        if !filter.asks_age() {
+            return Ok(true);
+        }
+        let changed = match meta.what {
+            What::File => folder.changed(name, meta)?,
+            _ => None,
+        };
+        Ok(filter.takes_age(changed.unwrap_or(meta.mtime)))
+    }
+
+    /// True of a name that is meant, which lies in this folder, by its path and the root of its tree, and by its size and age.
+    fn takes(
+        &self,
+        folder: &Place,
+        name: &OsStr,
+        (path, root): (&Path, &Path),
+        meta: &Meta,
+    ) -> Result<bool> {
+        let by_name = self.takes_name(path, root, meta.what == What::Folder);
+        Ok(by_name && self.measures(folder, name, meta)?)
     }
 
     fn made(&self, task: Task, found: &Found<'_>, replace: bool) -> Item {
@@ -530,7 +581,7 @@ impl Planner<'_> {
         while let Some((folder, name, at)) = left.pop() {
             self.cancel.check()?;
             let Some(meta) = folder.meta(&name)? else { continue };
-            if !self.takes_there(&at, &meta) {
+            if !self.takes_there(&folder, &name, &at, &meta)? {
                 let above = at.ancestors().skip(1).take_while(|above| above.starts_with(path));
                 for folder in above {
                     // Those above one that is known are known.
@@ -550,8 +601,8 @@ impl Planner<'_> {
     }
 
     /// True of a name of the target that is meant.
-    fn takes_there(&self, path: &Path, meta: &Meta) -> bool {
-        self.takes(path, &self.state.roots.1, meta.what == What::Folder)
+    fn takes_there(&self, folder: &Place, name: &OsStr, path: &Path, meta: &Meta) -> Result<bool> {
+        self.takes(folder, name, (path, &self.state.roots.1), meta)
     }
 
     /// Plans to remove a name and what lies below it: files in order, folders to be removed in reverse.
@@ -578,7 +629,7 @@ impl Planner<'_> {
         while let Some((folder, name, path)) = left.pop() {
             self.cancel.check()?;
             let Some(meta) = folder.meta(&name)? else { continue };
-            if from == TARGET && !self.takes_there(&path, &meta) {
+            if from == TARGET && !self.takes_there(&folder, &name, &path, &meta)? {
                 continue;
             }
             let kept = self.state.kept.contains(&(meta.dev, meta.ino))

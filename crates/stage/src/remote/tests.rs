@@ -307,6 +307,25 @@ fn what_lies_on_another_node_is_compared_there() {
 }
 
 #[test]
+fn objects_are_as_old_as_the_files_that_they_are_copies_of() {
+    let p = pair(usize::MAX);
+    plant(&p.path("far"));
+    let mut old = p.request(Action::Copy, "far/a", "b://run");
+    // Those to which a time of years ago was given.
+    old.options.min_age = Some(365 * 86_400);
+    assert_eq!(p.run(&old).unwrap().bytes_done, 20_000_003 + 10);
+    let mut back = p.request(Action::Copy, "b://run", "near/new");
+    back.options.max_age = Some(365 * 86_400);
+    assert_eq!(p.run(&back).unwrap().files, 0);
+    let mut back = p.request(Action::Copy, "b://run", "near/old");
+    back.options.min_age = Some(365 * 86_400);
+    back.options.max_size = Some(5);
+    p.run(&back).unwrap();
+    let names = files(&p.path("near/old"));
+    assert!(names.len() == 2 && names.iter().all(|name| name.ends_with(" 5")), "{names:?}");
+}
+
+#[test]
 fn what_lies_in_a_bucket_is_read_to_be_compared() {
     let p = pair(usize::MAX);
     plant(&p.path("far"));
