@@ -133,7 +133,7 @@ impl Planner<'_> {
                         continue;
                     }
                     let (path, target) = (step.source.join(&name), step.target.join(&name));
-                    if !self.takes(&folder, &name, (&path, &self.state.roots.0), &meta)? {
+                    if !self.takes(&folder, &name, &path, &self.state.roots.0, &meta)? {
                         if delete {
                             names.insert(name);
                         }
@@ -236,7 +236,7 @@ impl Planner<'_> {
                 && a.size == b.size
                 && a.size > 0
                 && !is_one(&b, &a)
-                && self.takes(from, name, (&way.join(name), &self.state.roots.0), &a)?
+                && self.takes(from, name, &way.join(name), &self.state.roots.0, &a)?
             {
                 files.push(Pair { name: name.clone(), there: name.clone(), size: a.size });
             }
@@ -267,9 +267,9 @@ impl Planner<'_> {
             Some(to) => to.meta(name)?,
             None => None,
         };
-        // A mount point is on another device than its name.
         // Of a folder in which something is left out each name goes by itself.
         let whole = found.meta.what != What::Folder || self.state.filter.is_none();
+        // A mount point is on another device than its name.
         if there.is_none() && whole && found.near == Some(found.meta.dev) {
             self.make_ways(&found.target)?;
             self.state.sums.renamed += 1;
@@ -532,7 +532,8 @@ impl Planner<'_> {
         &self,
         folder: &Place,
         name: &OsStr,
-        (path, root): (&Path, &Path),
+        path: &Path,
+        root: &Path,
         meta: &Meta,
     ) -> Result<bool> {
         let by_name = self.takes_name(path, root, meta.what == What::Folder);
@@ -602,7 +603,7 @@ impl Planner<'_> {
 
     /// True of a name of the target that is meant.
     fn takes_there(&self, folder: &Place, name: &OsStr, path: &Path, meta: &Meta) -> Result<bool> {
-        self.takes(folder, name, (path, &self.state.roots.1), meta)
+        self.takes(folder, name, path, &self.state.roots.1, meta)
     }
 
     /// Plans to remove a name and what lies below it: files in order, folders to be removed in reverse.
