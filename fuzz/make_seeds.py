@@ -150,6 +150,7 @@ PREVIEW = {
     "files": 1, "bytes": 5, "room": 4096, "free": None, "others": 1, "removed": 0, "skipped": 0, "renamed": 0, "takes": LEFT,
     "changes": [{"does": "copy", "path": "/b"}],
 }  # fmt: skip
+CHECKED = {"same": 3, "differ": 1, "missing": 0, "only": 2, "names": [{"is": "only", "path": "/b"}]}
 NUMBERS = {"user": 7, "connections": 1, "running": 2, "waiting": 3, "finished": 4, "failed": 5, "bytes": 6, "rate": 7.5}
 KEPT = {"location": "/a", "path": "/a", "kept": True, "until": 9.5, "left": 0.0, "shared": [1, 2]}
 
@@ -188,16 +189,17 @@ def frames() -> None:
     page = (SEEDS.parents[1] / "docs" / "protocol.md").read_text()
     said, _, sources = page.partition("## Sources on other nodes")
     request = next(m for m in messages(said, dict.fromkeys("RSPQ")) if "action" in m)
-    request["options"] |= {"exclude": ["*.tmp"], "include": ["*.h5", "run/"]}
+    request["options"] |= {"max_delete": 9, "checksum": True, "exclude": ["*.tmp"], "include": ["*.h5", "run/"], "min_size": 1, "max_age": 3600}
     stand = {"R": request, "S": {**STATUS, "request": request}, "P": PROGRESS, "Q": {"more": {}}}
     all = [m for m in messages(said, stand) if "action" not in m]
     base = {"Far": ["node2", {"Space": ["nvme0", "/mnt/nvme"]}]}
     stand = {"B": base, "P": "run1/a.h5", "M": META, "NAME": [97, 255], "TEXT": "../b"}
     all += [{"source": m} for m in messages(sources, stand)]
+    all += [{"source": {"read": m["source"]["read"] | {"silent": True}}} for m in all if "read" in m.get("source", {})]
     opened = {"shown": "/mnt/nvme", "tier": None}
     done = {**STATUS, "request": request, "state": "finished", "failed": 0, "failures": [], "error": None, "kind": None}
     all += [
-        {"source": {"opened": opened}}, {"source": {"meta": None}}, {"preview": PREVIEW}, {"persisted": [KEPT]},
+        {"source": {"opened": opened}}, {"source": {"meta": None}}, {"preview": PREVIEW}, {"checked": CHECKED}, {"persisted": [KEPT]},
         {"persist": {"share": {"location": "nvme0://run1", "user": "ada"}}}, {"spaces": [{"name": "nvme0", "path": "/mnt", "read_rate": 1.5}]},
         {"admin": {"stats": {"drained": True, "users": [NUMBERS]}}}, {"standing": {"status": done, "progress": None}},
     ]  # fmt: skip

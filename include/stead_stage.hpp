@@ -138,9 +138,13 @@ public:
         return detail::taken(json);
     }
     /// What a request would do and how long it would take, as JSON.
-    std::string preview(const stage_request &r) const { return preview_with(r, nullptr); }
+    std::string preview(const stage_request &r) const { return answered(stead_stage_preview, r, nullptr); }
     /// As above; the flag stops it.
-    std::string preview(const stage_request &r, const cancel_flag &flag) const { return preview_with(r, flag.get()); }
+    std::string preview(const stage_request &r, const cancel_flag &flag) const { return answered(stead_stage_preview, r, flag.get()); }
+    /// How the target of a "sync" differs from its source, as JSON: see stead_stage_check.
+    std::string check(const stage_request &r) const { return answered(stead_stage_check, r, nullptr); }
+    /// As above; the flag stops it.
+    std::string check(const stage_request &r, const cancel_flag &flag) const { return answered(stead_stage_check, r, flag.get()); }
     /// The dataspaces, their room and their speed, as JSON.
     std::string df() const {
         char *json = nullptr;
@@ -194,9 +198,9 @@ private:
         detail::call(stead_stager_open, state, folders.data(), folders.size(), threads, &s);
         return s;
     }
-    std::string preview_with(const stage_request &r, stead_cancel *flag) const {
+    template <class F> std::string answered(F function, const stage_request &r, stead_cancel *flag) const {
         char *json = nullptr;
-        detail::call(stead_stage_preview, get(), r.get(), flag, &json);
+        detail::call(function, get(), r.get(), flag, &json);
         return detail::taken(json);
     }
 
@@ -298,6 +302,8 @@ public:
     std::string list(bool all = false) const { return text(stead_daemon_list, all); }
     /// What a request would do and how long it would take, as JSON.
     std::string preview(const stage_request &r) const { return text(stead_daemon_preview, r.get()); }
+    /// How the target of a "sync" differs from its source, as JSON.
+    std::string check(const stage_request &r) const { return text(stead_daemon_check, r.get()); }
     /// Its dataspaces, their room and their speed, as JSON.
     std::string spaces() const { return text(stead_daemon_spaces); }
     /// The names of the nodes of the pool, as JSON.

@@ -48,6 +48,8 @@ static void moves() {
     CHECK(t.ended() && t.wait_for(std::chrono::seconds(0)));
     CHECK(t.eta().bytes_done == 3 * text.size() && t.eta().ended);
     CHECK(contents("fast/in/2.bin") == text);
+    const auto same = stead::stage_request("sync").source("tree/").target("fast://in/").set("include", "*.bin");
+    CHECK(tiers.check(same).find("\"differ\": 0") != std::string::npos && tiers.check(same, stop) == tiers.check(same));
     CHECK(tiers.status(t.id()).find("\"finished\"") != std::string::npos);
     CHECK(tiers.list() == "[]" && tiers.list(true).find("\"copy\"") != std::string::npos);
     CHECK(tiers.df().find("\"fast\"") != std::string::npos);

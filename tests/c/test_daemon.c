@@ -25,7 +25,7 @@ static stead_stage_progress eta(const stead_daemon *d, int64_t id) {
 }
 
 static void is_done(stead_daemon *d) {
-    stead_stage_request *r = ask("copy", "tree", "copy"), *gone = ask("remove", "copy", NULL);
+    stead_stage_request *r = ask("copy", "tree", "copy"), *gone = ask("remove", "copy", NULL), *same = NULL;
     stead_stage_progress p;
     char *json = NULL;
     int64_t ids[2] = {0, 0};
@@ -35,6 +35,13 @@ static void is_done(stead_daemon *d) {
     OK(stead_daemon_submit(d, r, NULL, 0, &ids[0], &e));
     OK(stead_daemon_wait(d, ids[0], -1, &e));
     OK(stead_daemon_wait(d, ids[0], 0, &e));
+    FAILS(STEAD_USAGE, "is a sync", stead_daemon_check(d, r, &json, &e));
+    same = ask("sync", "tree/", "copy");
+    OK(stead_daemon_check(d, same, &json, &e));
+    SAYS(json, "\"same\": 1");
+    SAYS(json, "\"differ\": 0");
+    stead_text_free(json);
+    stead_stage_request_free(same);
     p = eta(d, ids[0]);
     CHECK(p.ended && p.planned && p.bytes == 5 && p.bytes_done == 5 && p.left == 0 && p.left_high == 0);
     OK(stead_daemon_status(d, ids[0], &json, &e));

@@ -82,6 +82,7 @@ static void done(stead_stager *s, stead_stage_request *r) {
 
 static void copies(stead_stager *s) {
     stead_stage_request *r = ask("copy", "tree", "copy");
+    stead_cancel *stop = NULL;
     stead_transfer *t = NULL;
     stead_stage_progress p;
     char *json = NULL;
@@ -122,6 +123,28 @@ static void copies(stead_stager *s) {
     done(s, ask("copy", "tree/", "fast://in/"));
     CHECK(is_tree("fast/in"));
     done(s, ask("sync", "tree/", "fast://in/"));
+    r = ask("sync", "tree/", "fast://in/");
+    OK(stead_stage_request_set(r, "checksum", "yes", &e));
+    OK(stead_stage_preview(s, r, NULL, &json, &e));
+    SAYS(json, "\"files\": 0");
+    stead_text_free(json);
+    stead_stage_request_free(r);
+    r = ask("sync", "tree", "copy");
+    OK(stead_stage_check(s, r, NULL, &json, &e));
+    SAYS(json, "\"same\": 6");
+    SAYS(json, "\"differ\": 0");
+    stead_text_free(json);
+    json = NULL;
+    OK(stead_cancel_new(&stop, &e));
+    stead_cancel_request(stop);
+    FAILS(STEAD_CANCELLED, "", stead_stage_check(s, r, stop, &json, &e));
+    CHECK(json == NULL);
+    stead_cancel_free(stop);
+    FAILS(STEAD_USAGE, "NULL", stead_stage_check(s, r, NULL, NULL, &e));
+    stead_stage_request_free(r);
+    r = ask("copy", "tree", "copy");
+    FAILS(STEAD_USAGE, "is a sync", stead_stage_check(s, r, NULL, &json, &e));
+    stead_stage_request_free(r);
     done(s, ask("move", "fast://in", "moved"));
     CHECK(is_tree("moved") && access("fast/in", F_OK) != 0);
     r = ask("remove", "moved", NULL);
@@ -385,6 +408,14 @@ static void leaves_names_out(stead_stager *s) {
     done(s, r);
     CHECK(access("some/0", F_OK) == 0 && access("some/sub/1", F_OK) == 0 && access("some/sub/5", F_OK) == 0);
     CHECK(access("some/2", F_OK) != 0 && access("some/sub/3", F_OK) != 0 && access("some/4", F_OK) != 0);
+    r = ask("copy", "tree/", "large");
+    OK(stead_stage_request_set(r, "min-size", "1GiB", &e));
+    OK(stead_stage_request_set(r, "max-age", "2d", &e));
+    FAILS(STEAD_USAGE, "is no time", stead_stage_request_set(r, "min-age", "soon", &e));
+    OK(stead_stage_preview(s, r, NULL, &json, &e));
+    SAYS(json, "\"files\": 0");
+    stead_text_free(json);
+    stead_stage_request_free(r);
     r = ask("remove", "some", NULL);
     OK(stead_stage_request_set(r, "exclude", "0", &e));
     FAILS(STEAD_USAGE, "leave names out", stead_stage_submit(s, r, &t, &e));
@@ -396,6 +427,12 @@ static void leaves_names_out(stead_stager *s) {
     FAILS(STEAD_USAGE, "tree/pipe", stead_stage_wait(t, 60000, &e));
     stead_stage_free(t);
     OK(stead_stage_request_set(r, "skip-special", "yes", &e));
+    OK(stead_stage_request_set(r, "delete", "yes", &e));
+    FAILS(STEAD_USAGE, "'many'", stead_stage_request_set(r, "max-delete", "many", &e));
+    OK(stead_stage_request_set(r, "max-delete", "0", &e));
+    CHECK(mkdir("some/own", 0755) == 0);
+    FAILS(STEAD_LIMIT, "1 name(s)", stead_stage_preview(s, r, NULL, &json, &e));
+    CHECK(rmdir("some/own") == 0);
     done(s, r);
     CHECK(is_tree("some") && access("some/pipe", F_OK) != 0);
     CHECK(unlink("tree/pipe") == 0);

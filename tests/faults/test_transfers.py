@@ -469,7 +469,7 @@ def test_what_would_do_nothing_is_refused_and_does_nothing(stead, tmp_path):
     write(tmp_path, {"from/f": b"x" * (8 << 20)})
     killed(stead(tmp_path / "from", tmp_path / "to", "--limit", "2MiB"), tmp_path / "to")
     for taken in (["--cancel", 1], ["--resume", 1], ["--resume"], ["--wait", 1], ["--list"]):
-        for option in (["--dry-run"], ["--limit", "1MiB"], ["--gentle"], ["--verify"], ["--exists", "skip"], ["--after", 1], ["--delete"]):
+        for option in (["--dry-run"], ["--checksum"], ["--limit", "1MiB"], ["--gentle"], ["--verify"], ["--exists", "skip"], ["--after", 1], ["--delete"]):
             refused = stead(*taken, *option)
             out, err = refused.communicate(timeout=60)
             assert refused.returncode == 2 and out == "" and "cannot be used with" in err, (taken, option, out, err)
@@ -527,9 +527,107 @@ def test_patterns_leave_names_out_and_what_would_go_is_named(tmp_path):
     assert named(target) == {"a.h5": b"longer", "deep/c.h5": b"c", "logs/l": b"l", "own.tmp": b"t"}
     assert run(source, tmp_path / "some", "--include", "*.h5").returncode == 0
     assert named(tmp_path / "some") == {"a.h5": b"longer", "deep/c.h5": b"c"} and not (tmp_path / "some" / "logs").exists()
-    refused = run("--move", source, tmp_path / "moved", "--exclude", "core")
-    assert refused.returncode == 2 and "only copies and syncs leave names out" in refused.stderr
+    refused = run("--remove", source, "--exclude", "core")
+    assert refused.returncode == 2 and "only copies, moves and syncs leave names out" in refused.stderr
+    assert run("--move", f"{source}/", tmp_path / "moved", "--exclude", "core", "--exclude", "*.tmp").returncode == 0
+    assert named(source) == {"b.tmp": b"b", "core": b"d"} and named(tmp_path / "moved") == {"a.h5": b"longer", "deep/c.h5": b"c", "logs/l": b"l"}
     assert run(source, tmp_path / "x", "--exclude-from", tmp_path / "none").returncode == 1
+
+
+def test_files_are_compared_by_what_is_in_them(tmp_path):
+    env = os.environ | {"STEAD_STATE": str(tmp_path / "state"), "STEAD_SOCKET": "none"}
+
+    def run(*words) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([os.path.abspath(STEAD), "stage", *map(str, words)], env=env, capture_output=True, text=True, timeout=60)
+
+    source, target = tmp_path / "from", tmp_path / "to"
+    for at, data in (source, b"here"), (target, b"them"):
+        write(at, {"same": b"same", "other": data, "large": os.urandom(10) if at is source else (source / "large").read_bytes()})
+        for name in "same", "other", "large":
+            os.utime(at / name, (1_500_000_000, 1_500_000_000))
+    assert run("--sync", source, target).returncode == 0 and (target / "other").read_bytes() == b"them"
+    done = run("--sync", "--checksum", source, target, "--progress", "always", "--limit", "4")
+    assert done.returncode == 0 and named(target) == named(source), done
+    # It says how far it is while it reads.
+    assert "compared " in done.stderr and " names" in done.stderr, done.stderr
+    refused = run("--checksum", source, target)
+    assert refused.returncode == 2 and "--sync" in refused.stderr, refused
+
+
+def test_no_more_is_removed_than_may_be(tmp_path):
+    env = os.environ | {"STEAD_STATE": str(tmp_path / "state"), "STEAD_SOCKET": "none"}
+
+    def run(*words) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([os.path.abspath(STEAD), "stage", *map(str, words)], env=env, capture_output=True, text=True, timeout=60)
+
+    # A folder that was not mounted, say.
+    source, target = tmp_path / "from", tmp_path / "to"
+    source.mkdir()
+    write(target, {f"f{i}": b"x" for i in range(20)})
+    refused = run("--sync", "--delete", "--max-delete", 19, source, target)
+    assert refused.returncode == 1 and "20 name(s) of the target would be removed, and no more than 19" in refused.stderr, refused
+    assert count(target) == 20
+    alone = run("--sync", "--max-delete", 19, source, target)
+    assert alone.returncode == 2 and "--delete" in alone.stderr, alone
+    assert run("--sync", "--delete", "--max-delete", 20, source, target).returncode == 0 and count(target) == 0
+
+
+def test_what_differs_is_told(tmp_path):
+    env = os.environ | {"STEAD_STATE": str(tmp_path / "state"), "STEAD_SOCKET": "none"}
+
+    def run(*words) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([os.path.abspath(STEAD), "stage", *map(str, words)], env=env, capture_output=True, text=True, timeout=60)
+
+    source, target = tmp_path / "from", tmp_path / "to"
+    write(source, {"same": b"same", "other": b"here", "deep/missing": b"m"})
+    write(target, {"same": b"same", "other": b"them", "own.tmp": b"o"})
+    for at in source, target:
+        os.utime(at / "other", (1_500_000_000, 1_500_000_000))
+    before = named(target)
+    found = run("--check", source, target)
+    assert found.returncode == 1 and "the target is not the same" in found.stderr, found
+    pages = found.stdout.split("\n\n")
+    assert pages[0].split() == ["same", "1", "differ", "1", "missing", "2", "only", "1"], found.stdout
+    assert pages[1].splitlines() == ["differ:", f"  {target}/other"], found.stdout
+    assert pages[2].splitlines() == ["missing on the target:", f"  {target}/deep", f"  {target}/deep/missing"], found.stdout
+    assert pages[3].splitlines() == ["only on the target:", f"  {target}/own.tmp"], found.stdout
+    told = json.loads(run("--check", source, target, "--format", "json").stdout)
+    assert (told["same"], told["differ"], told["missing"], told["only"]) == (1, 1, 2, 1)
+    assert {"is": "only", "path": f"{target}/own.tmp"} in told["names"] and len(told["names"]) == 4
+    assert named(target) == before and json.loads(run("--list", "--all", "--format", "json").stdout) == []
+    same = run("--check", source, target, "--exclude", "own.tmp", "--exclude", "deep", "--exclude", "other")
+    assert same.returncode == 0 and same.stderr == "" and same.stdout.split()[:2] == ["same", "1"], same
+    for words, code, what in [
+        (["--check", tmp_path / "none", target], 1, "no such file"),
+        (["--check", source], 2, "a source and a target are needed"),
+        (["--check", "--sync", source, target], 2, "cannot be used with"),
+        (["--check", "--delete", source, target], 2, "cannot be used with"),
+        (["--check", "--background", source, target], 2, "cannot be used with"),
+    ]:
+        refused = run(*words)
+        assert refused.returncode == code and what in refused.stderr, refused
+
+
+def test_old_files_are_moved(tmp_path):
+    env = os.environ | {"STEAD_STATE": str(tmp_path / "state"), "STEAD_SOCKET": "none"}
+
+    def run(*words) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([os.path.abspath(STEAD), "stage", *map(str, words)], env=env, capture_output=True, text=True, timeout=60)
+
+    source, target = tmp_path / "from", tmp_path / "to"
+    files = {"new": b"n" * 2000, "old": b"o" * 2000, "deep/old": b"d" * 2000, "deep/small": b"s"}
+    write(source, files)
+    for name in "old", "deep/old", "deep/small":
+        os.utime(source / name, (time.time() - 3 * 86_400,) * 2)
+    old = ["--move", "--min-age", "2d", "--min-size", "1KiB", f"{source}/", target]
+    assert run(*old).returncode == 0
+    assert named(target) == {name: files[name] for name in ("old", "deep/old")}
+    assert named(source) == {name: files[name] for name in ("new", "deep/small")}
+    # Nothing more is old: that is no error.
+    assert run(*old).returncode == 0 and len(named(source)) == 2
+    for words, what in [(["--min-age", "soon"], "no time"), (["--max-size", "some"], "not a size"), (["--min-size", "2", "--max-size", "1"], "--min-size")]:
+        refused = run(source, target, *words)
+        assert refused.returncode == 2 and what in refused.stderr, refused
 
 
 def test_names_are_listed(tmp_path):

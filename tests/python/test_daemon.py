@@ -65,6 +65,7 @@ def test_transfers_are_handed_over(node, monkeypatch):
         said = d.preview("from", "to")
         assert said["files"] == 3 and said["bytes"] == 4101 and not (node.at / "to").exists() and d.transfers(all=True) == []
         assert d.preview("from/", "to", files=["deep/f1"])["files"] == 1
+        assert d.check("from/", "to")["same"] == 0
         t = d.submit("from", Path("to"))
         done = t.wait()
         assert (done.state, done.action, done.bytes_done, done.error) == ("finished", "copy", 4101, None)

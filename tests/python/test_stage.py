@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -224,8 +225,113 @@ def test_names_are_left_out(place):
     assert [c["does"] for c in stead.preview_stage(f"{place}/from/", place / "to", **sync)["changes"] if c["path"].endswith("/old")] == ["remove"]
     stead.stage(f"{place}/from/", place / "to", **sync).wait()
     assert (place / "to" / "own.tmp").exists() and not (place / "to" / "old").exists()
-    with pytest.raises(stead.UsageError, match="only copies and syncs leave names out"):
-        stead.stage(place / "from", place / "moved", action="move", exclude="*.tmp")
+    with pytest.raises(stead.UsageError, match="only copies, moves and syncs leave names out"):
+        stead.stage(place / "from", action="remove", exclude="*.tmp")
+    stead.stage(f"{place}/from/", place / "moved", action="move", exclude="*.tmp").wait()
+    assert sorted(p.name for p in (place / "from").rglob("*")) == ["a.tmp", "b.tmp", "deep"]
+
+
+def test_files_are_taken_by_their_size_and_age(place):
+    now = time.time()
+    for i, days in enumerate([0, 3, 0, 3]):
+        os.utime(place / "from" / "deep" / f"f{i}", (now - days * 86_400,) * 2)
+
+    def files(**options) -> int:
+        return stead.preview_stage(f"{place}/from/", place / "to", **options)["files"]
+
+    assert [files(min_size=5), files(max_size="4KiB"), files(min_size="4KiB", max_size="1MB")] == [3, 3, 1]
+    assert [files(min_age="2d"), files(max_age=2 * 86_400), files(min_age="4d"), files(min_age="2d", min_size="1MiB")] == [2, 2, 0, 1]
+    stead.stage(f"{place}/from/", place / "to", action="move", min_age="2d", min_size="1MiB").wait()
+    assert [p.name for p in (place / "to" / "deep").iterdir()] == ["f3"]
+    assert sorted(p.name for p in (place / "from" / "deep").iterdir()) == ["f0", "f1", "f2"]
+    with pytest.raises(stead.UsageError, match="is no time"):
+        files(min_age="soon")
+    with pytest.raises(stead.UsageError, match="--min-size"):
+        files(min_size=2, max_size=1)
+
+
+def test_files_are_compared_by_what_is_in_them(place):
+    stead.stage(place / "from", place / "to").wait()
+    there = place / "to" / "deep" / "f3"
+    seen = there.stat()
+    there.write_bytes(b"x" * 3_000_000)
+    os.utime(there, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    # One that has lost its time, and nothing else.
+    os.utime(place / "to" / "deep" / "f2", (1, 1))
+    sync = {"action": "sync", "checksum": True}
+    told = stead.preview_stage(f"{place}/from/", place / "to", **sync)
+    assert (told["files"], told["bytes"], told["skipped"]) == (1, 3_000_000, 3)
+    by_time = stead.preview_stage(f"{place}/from/", place / "to", action="sync")
+    assert (by_time["files"], by_time["bytes"]) == (1, 4096)
+    t = stead.stage(f"{place}/from/", place / "to", **sync, limit="4MB")
+    seen = []
+    while not t.done:
+        told = t._transfer.progress()
+        if told is not None and told[5] is None:
+            seen.append(told)
+        assert repr(t).startswith(f"Transfer({t.id}")
+        time.sleep(0.001)
+    done = t.wait()
+    assert (done.bytes_done, done.skipped) == (3_000_000, 3) and same(place / "from", place / "to")
+    assert (place / "to" / "deep" / "f2").stat().st_mtime == 1
+    assert all(compared <= of == 3_004_101 and files == 3 for _, files, compared, of, *_ in seen), seen
+    with pytest.raises(stead.UsageError, match="only a sync compares"):
+        stead.stage(place / "from", place / "other", checksum=True)
+
+
+def test_no_more_is_removed_than_may_be(place):
+    stead.stage(place / "from", place / "to").wait()
+    for name in "a", "b":
+        (place / "to" / name).write_bytes(b"own")
+    sync = {"action": "sync", "delete": True}
+    with pytest.raises(stead.LimitError, match=r"2 name\(s\) of the target would be removed, and no more than 1"):
+        stead.stage(place / "from", place / "to", **sync, max_delete=1).wait()
+    assert (place / "to" / "a").exists() and (place / "to" / "b").exists()
+    assert stead.preview_stage(place / "from", place / "to", **sync, max_delete=2)["removed"] == 2
+    stead.stage(place / "from", place / "to", **sync, max_delete=2).wait()
+    assert same(place / "from", place / "to")
+    with pytest.raises(stead.UsageError, match="how many names are removed"):
+        stead.stage(place / "from", place / "to", action="sync", max_delete=2)
+
+
+def test_what_differs(place):
+    stead.stage(place / "from", place / "to").wait()
+    assert stead.check_stage(place / "from", place / "to") == {"same": 4, "differ": 0, "missing": 0, "only": 0, "names": []}
+    there = place / "to" / "deep"
+    seen = (there / "f1").stat()
+    (there / "f1").write_bytes(b"other")
+    os.utime(there / "f1", ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    (there / "f2").unlink()
+    (there / "own").write_bytes(b"own")
+    found = stead.check_stage(f"{place}/from/", place / "to", threads=2)
+    assert [found[key] for key in ("same", "differ", "missing", "only")] == [2, 1, 1, 1]
+    names = {(name["is"], os.path.basename(name["path"])) for name in found["names"]}
+    assert names == {("differ", "f1"), ("missing", "f2"), ("only", "own")}
+    assert stead.check_stage(place / "from", place / "to", exclude=["own", "f[12]"])["names"] == []
+    assert stead.check_stage(place / "from", place / "to", files=["deep/f2"])["missing"] == 1
+    # Nothing was done, nor written down.
+    assert not (there / "f2").exists() and (there / "own").exists() and len(stead.transfers(all=True)) == 1
+    with pytest.raises(stead.NotFoundError):
+        stead.check_stage(place / "none", place / "to")
+
+
+def test_a_check_ends_at_a_signal(place):
+    code = f"""
+        import stead
+        stead.check_stage({str(place / "from")!r}, {str(place / "from2")!r}, limit=100)
+    """
+    (place / "from2" / "deep").mkdir(parents=True)
+    for i, size in enumerate([0, 5, 4096, 3_000_000]):
+        (place / "from2" / "deep" / f"f{i}").write_bytes(bytes([i]) * size)
+    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stderr=subprocess.PIPE, text=True)
+    try:
+        time.sleep(2)
+        assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=30)
+    finally:
+        child.kill()
+    assert "KeyboardInterrupt" in err and child.returncode != 0, err
 
 
 def test_names_are_listed(place):

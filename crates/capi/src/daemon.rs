@@ -264,6 +264,23 @@ pub unsafe extern "C" fn stead_daemon_preview(
     })
 }
 
+/// How the target of a request "sync" differs from its source, as stead_stage_check says it. The text is the caller's, to be freed with
+/// stead_text_free.
+///
+/// Errors: as stead_stage_check; STEAD_TIMEOUT for what takes longer than a day to read; STEAD_PEER if the daemon has ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_daemon_check(
+    daemon: *const stead_daemon,
+    request: *const stead_stage_request,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let request = stage_request::of(request)?;
+        tell(c, json, daemon, |d| d.check(&request))
+    })
+}
+
 /// The dataspaces of the daemon, as stead_df says them. The text is the caller's, to be freed with stead_text_free.
 ///
 /// Errors: STEAD_PEER if the daemon has ended; those of its journal.

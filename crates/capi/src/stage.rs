@@ -34,7 +34,8 @@ pub struct stead_transfer {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct stead_stage_progress {
-    /// Bytes of files that are moved.
+    /// Bytes of files that are moved. While a sync with the option "checksum" is being planned: bytes that were compared, and so are
+    /// the three numbers that follow.
     pub bytes_done: u64,
     /// Of so many; 0 before it is planned.
     pub bytes: u64,
@@ -520,6 +521,28 @@ pub unsafe extern "C" fn stead_stage_preview(
         learn(&face.stager, &request)?;
         let cancel = if cancel.is_null() { Cancel::new() } else { cancel::flag(cancel)?.clone() };
         face.stager.preview(&request, &cancel)
+    }))
+}
+
+/// How the target of a request "sync" differs from its source, as the JSON document of `stead stage --check --format json`; nothing is
+/// changed. Files of the same size are compared by their bytes, which are read. `cancel` may be NULL; else it stops that. The text is the
+/// caller's, to be freed with stead_text_free.
+///
+/// Errors: STEAD_USAGE for another action; those with which the sync would fail before it starts, but for room; STEAD_PERMISSION and
+/// STEAD_IO for files that cannot be read. That something differs is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stage_check(
+    stager: *const stead_stager,
+    request: *const stead_stage_request,
+    cancel: *mut stead_cancel,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| tell(c, json, stager, |face| {
+        let request = stage_request::of(request)?;
+        learn(&face.stager, &request)?;
+        let cancel = if cancel.is_null() { Cancel::new() } else { cancel::flag(cancel)?.clone() };
+        face.stager.check(&request, &cancel, None)
     }))
 }
 

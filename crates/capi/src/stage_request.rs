@@ -91,11 +91,14 @@ pub unsafe extern "C" fn stead_stage_request_target(
 }
 
 /// Sets one option: "exists" (what becomes of names that the target has: refuse, replace, skip, newer), "delete" (a sync removes
-/// what the source has not), "verify" (read back and compared), "skip-special" (pipes, sockets and devices are left out),
+/// what the source has not), "checksum" (a sync compares files of one size by their bytes, which are read on both sides, and not by
+/// their time), "verify" (read back and compared), "skip-special" (pipes, sockets and devices are left out),
 /// "durable" (files are on the device before they get their names; yes unless told otherwise), "gentle" (gives way to others),
-/// each yes or no; "limit" (bytes a second, with units, or none), "priority" (of those that wait), "retries" (of a file whose
+/// each yes or no; "max-delete" (if a sync would remove more names, nothing is done, which is STEAD_LIMIT), "limit" (bytes a
+/// second, with units, or none), "priority" (of those that wait), "retries" (of a file whose
 /// error may pass). "exclude" and "include" add a pattern of names below the sources each: of what is left out, and of what alone is taken.
-/// "file" adds a name below the one source, a folder, by its way from there: these alone are taken, with the folders that they lie in.
+/// "min-size" and "max-size" (with units), "min-age" and "max-age" (such as 30min or 2d, before the transfer begins) take only files and
+/// links that have at least, or at most, so many bytes, and were changed so long ago. "file" adds a name below the one source, a folder, by its way from there: these alone are taken, with the folders that they lie in.
 ///
 /// Errors: STEAD_USAGE for a name or a value that there is not.
 #[unsafe(no_mangle)]

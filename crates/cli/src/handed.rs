@@ -2,7 +2,7 @@
 
 use crate::args::{Described, StageArgs};
 use crate::stage::{
-    Bar, MOST_LISTED, Told, listed, nothing_waits, previewed, range, request, show,
+    Bar, MOST_LISTED, Told, checked, listed, nothing_waits, previewed, range, request, show,
 };
 use crate::{output, signals};
 use std::time::Duration;
@@ -39,6 +39,9 @@ pub fn stage(a: &StageArgs, daemon: &Clients) -> Result<()> {
         (_, Some(id)) => vec![id],
         _ => {
             let request = request(a)?;
+            if a.check {
+                return checked(a.format, &daemon.ask(|d| d.check(&request))?);
+            }
             if a.dry_run {
                 let preview = daemon.ask(|d| d.preview(&request))?;
                 return match a.format {
@@ -140,6 +143,7 @@ fn until_over(a: &StageArgs, daemon: &Clients, id: i64, cancel: &Cancel) -> Resu
 /// How long it will be, or what it waits for, for people.
 pub fn left(s: &Standing) -> String {
     match &s.progress {
+        Some(progress) if !progress.planned => "compares".to_owned(),
         Some(progress) => range(&progress.left),
         None => s.status.waits.as_ref().map_or(String::new(), |why| format!("waits: {why}")),
     }

@@ -4,7 +4,7 @@ mod bar;
 mod told;
 
 pub use bar::Bar;
-pub use told::{Told, nothing_waits, show};
+pub use told::{Told, checked, nothing_waits, show};
 
 use crate::args::{Described, DfArgs, ExistsArg, StageArgs};
 use crate::{handed, output, signals, table};
@@ -41,8 +41,11 @@ pub fn stage(a: &StageArgs) -> Result<()> {
     };
     // What lies on another node only daemons bring.
     let is_far = |name: &String| location(name).is_ok_and(|at| at.node.is_some());
-    let bucket = bucket && node.is_none() && !a.names.iter().any(is_far);
-    let own = a.here || bucket || !a.dataspace.is_empty() || a.threads > 0;
+    let far = node.is_some() || a.names.iter().any(is_far);
+    let bucket = bucket && !far;
+    // A check may read for hours, and nobody is to wait so long for one answer of a daemon, unless that alone reaches both sides.
+    let check = a.check && !far;
+    let own = a.here || bucket || check || !a.dataspace.is_empty() || a.threads > 0;
     let daemon = if own { None } else { Clients::open_on(None, node.as_deref())? };
     if let Some(daemon) = daemon {
         return handed::stage(a, &daemon);
@@ -127,6 +130,16 @@ fn here(a: &StageArgs) -> Result<()> {
         None => {
             let request = request(a)?;
             knows(a, &stager, &request)?;
+            if a.check {
+                let bar = Bar::new(a.progress);
+                let watcher = bar.as_ref().map(|bar| bar as &dyn Watcher);
+                let found = stager.check(&request, &cancel, watcher);
+                if let Some(bar) = &bar {
+                    bar.end();
+                }
+                done.cancel();
+                return checked(a.format, &found?);
+            }
             if a.dry_run {
                 let preview = stager.preview(&request, &cancel)?;
                 done.cancel();
@@ -239,7 +252,7 @@ fn waited(a: &StageArgs, stager: &Stager, id: i64, cancel: &Cancel) -> Result<St
 
 /// What is done with what, and where to.
 fn named(a: &StageArgs) -> Result<(Action, Vec<Location>, Option<Location>)> {
-    let action = match (a.moves, a.sync, a.remove) {
+    let action = match (a.moves, a.sync || a.check, a.remove) {
         (true, ..) => Action::Move,
         (_, true, _) => Action::Sync,
         (.., true) => Action::Remove,
@@ -272,6 +285,8 @@ pub fn request(a: &StageArgs) -> Result<Request> {
                 ExistsArg::Newer => Exists::Newer,
             },
             delete: a.delete,
+            max_delete: a.max_delete,
+            checksum: a.checksum,
             verify: a.verify,
             skip_special: a.skip_special,
             durable: !a.no_sync,
@@ -281,6 +296,10 @@ pub fn request(a: &StageArgs) -> Result<Request> {
             retries: a.retries,
             exclude: left_out(a)?,
             include: a.include.clone(),
+            min_size: a.min_size,
+            max_size: a.max_size,
+            min_age: a.min_age,
+            max_age: a.max_age,
             files: a
                 .files_from
                 .as_deref()

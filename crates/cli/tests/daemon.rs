@@ -117,6 +117,10 @@ fn transfers_are_handed_over_waited_for_and_given_up() {
     let preview = daemon.preview(&request).unwrap();
     assert_eq!((preview.files, preview.bytes), (2, 4101));
     assert!(preview.takes.high.is_finite() && !node.at("to").exists());
+    let check = Request { action: Action::Sync, ..node.copy("from/", "to") };
+    assert_eq!(kind(daemon.check(&request)), Some(Kind::Usage));
+    let found = daemon.check(&check).unwrap();
+    assert!(!found.is_same() && found.same == 0 && !node.at("to").exists());
     let first = daemon.submit(&request, &[]).unwrap();
     let done = daemon.wait(first, LONG).unwrap();
     assert_eq!((done.status.state, done.status.bytes_done), (State::Finished, 4101));

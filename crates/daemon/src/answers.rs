@@ -168,6 +168,7 @@ fn is_of_taken(ask: &Ask) -> bool {
         | Ask::Metrics {} => true,
         Ask::Submit { .. }
         | Ask::Preview { .. }
+        | Ask::Check { .. }
         | Ask::Spaces {}
         | Ask::Dataspaces {}
         | Ask::Persist(_)
@@ -216,6 +217,11 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
             let request = checked(request, &office.here.node)?;
             let preview = |cancel: &Cancel| queue.stager().preview_of(&request, job, cancel);
             Answer::Preview(as_long_as(stream, &office.ending, preview)?)
+        }
+        Ask::Check { request } => {
+            let request = checked(request, &office.here.node)?;
+            let check = |cancel: &Cancel| queue.stager().check_of(&request, job, cancel, None);
+            Answer::Checked(as_long_as(stream, &office.ending, check)?)
         }
         Ask::Wait { transfer, seconds } => {
             let standing = wait(transfer, seconds, office, stream)?;
@@ -472,7 +478,8 @@ mod tests {
             assert!(is_answered(text), "{text}");
         }
         let request = r#"{"request": {"action": "copy", "sources": ["/a"], "target": "/b"}}"#;
-        let of_request = ["submit", "preview"].map(|what| format!(r#"{{"{what}": {request}}}"#));
+        let of_request =
+            ["submit", "preview", "check"].map(|what| format!(r#"{{"{what}": {request}}}"#));
         let others = [
             r#"{"spaces": {}}"#,
             r#"{"dataspaces": {}}"#,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use stead_core::{BucketUrl, Error, Kind, Result};
 use stead_model::transfer::Remaining;
 use stead_stage::remote::{Part, Question, Reply};
-use stead_stage::{Persisted, Preview, Request, Standing, Status, Usage, fixed};
+use stead_stage::{Checked, Persisted, Preview, Request, Standing, Status, Usage, fixed};
 use stead_stream::Patience;
 
 /// How long the daemon may think about an answer.
@@ -20,6 +20,8 @@ const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long one question waits for a transfer; longer waits are several.
 const WAITS: Duration = Duration::from_secs(600);
+/// How long it may read what is in files, where that is asked: it stops when nobody waits any more.
+const READS_WITHIN: Duration = Duration::from_secs(24 * 3600);
 
 /// A connection to a daemon. One question at a time; who wants to wait in one thread and ask in another has two.
 pub struct Client {
@@ -237,6 +239,15 @@ impl Client {
         self.answer()
     }
 
+    /// Asks for what may take longer.
+    fn ask_within(&mut self, ask: &Ask, most: Duration) -> Result<Answer> {
+        let failed = |e: std::io::Error| Error::io("set up", "the connection", e);
+        self.stream.set_read_timeout(Some(most)).map_err(failed)?;
+        let answer = self.ask(ask);
+        self.stream.set_read_timeout(Some(ANSWERS_WITHIN)).map_err(failed)?;
+        answer
+    }
+
     fn say(&mut self, ask: &Ask) -> Result<()> {
         if self.process != std::process::id() {
             let message =
@@ -290,8 +301,20 @@ impl Client {
     /// # Errors
     /// Those that it would fail with before it starts; `Timeout` for what takes long to look through.
     pub fn preview(&mut self, request: &Request) -> Result<Preview> {
-        match self.ask(&Ask::Preview { request: self.meant(request)? })? {
+        let most = if request.options.checksum { READS_WITHIN } else { ANSWERS_WITHIN };
+        match self.ask_within(&Ask::Preview { request: self.meant(request)? }, most)? {
             Answer::Preview(preview) => Ok(preview),
+            _ => self.odd(),
+        }
+    }
+
+    /// How the target of a sync differs: see [`stead_stage::Stager::check`].
+    ///
+    /// # Errors
+    /// Those of that; `Timeout` for what takes longer than a day to read; `Format` if the daemon is older than this question.
+    pub fn check(&mut self, request: &Request) -> Result<Checked> {
+        match self.ask_within(&Ask::Check { request: self.meant(request)? }, READS_WITHIN)? {
+            Answer::Checked(checked) => Ok(checked),
             _ => self.odd(),
         }
     }
@@ -302,11 +325,8 @@ impl Client {
     /// `Usage` if there is none of this number; `Timeout`.
     pub fn wait(&mut self, transfer: i64, most: Duration) -> Result<Standing> {
         let most = most.min(WAITS);
-        let failed = |e: std::io::Error| Error::io("set up", "the connection", e);
-        self.stream.set_read_timeout(Some(ANSWERS_WITHIN + most)).map_err(failed)?;
-        let answer = self.ask(&Ask::Wait { transfer, seconds: most.as_secs_f64() });
-        self.stream.set_read_timeout(Some(ANSWERS_WITHIN)).map_err(failed)?;
-        match answer? {
+        let ask = Ask::Wait { transfer, seconds: most.as_secs_f64() };
+        match self.ask_within(&ask, ANSWERS_WITHIN + most)? {
             Answer::Standing(standing) => Ok(*standing),
             _ => self.odd(),
         }

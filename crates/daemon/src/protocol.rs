@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use stead_core::{Error, Kind};
 use stead_model::transfer::Remaining;
 use stead_stage::remote::{Question, Reply};
-use stead_stage::{Persisted, Preview, Request, Standing};
+use stead_stage::{Checked, Persisted, Preview, Request, Standing};
 
 /// The protocol that is spoken here. Fields may be added to answers within one; whoever reads does not mind them.
 pub const PROTOCOL: u32 = 1;
@@ -45,6 +45,11 @@ pub enum Ask {
     },
     /// What would it do?
     Preview {
+        /// What is wanted.
+        request: Request,
+    },
+    /// How does the target of a sync differ? Files of the same size are read.
+    Check {
         /// What is wanted.
         request: Request,
     },
@@ -133,6 +138,8 @@ pub enum Answer {
     Taken(i64),
     /// What it would do.
     Preview(Preview),
+    /// How the target differs.
+    Checked(Checked),
     /// How far it is.
     Standing(Box<Standing>),
     /// Seconds until it has ended.

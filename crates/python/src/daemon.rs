@@ -99,6 +99,11 @@ impl Daemon {
         self.ask(py, |d| json(&d.preview(&request(asked)?)?))
     }
 
+    /// How the target of a sync differs, as JSON.
+    fn check(&self, py: Python<'_>, asked: Asked) -> PyResult<String> {
+        self.ask(py, |d| json(&d.check(&request(asked)?)?))
+    }
+
     /// How far a transfer is, as JSON.
     fn status(&self, py: Python<'_>, id: i64) -> PyResult<String> {
         self.ask(py, |d| json(&d.wait(id, Duration::ZERO)?))

@@ -75,6 +75,12 @@ fn parse_size(text: &str) -> PyResult<u64> {
     stead::units::parse_size(text).map_err(errors::raise)
 }
 
+/// Seconds that a time such as "30min" means.
+#[pyfunction]
+fn parse_time(text: &str) -> PyResult<u64> {
+    stead::units::parse_time(text).map_err(errors::raise)
+}
+
 #[pymodule]
 fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
@@ -105,6 +111,7 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(daemon::persist, m)?)?;
     m.add_function(wrap_pyfunction!(filter_help, m)?)?;
     m.add_function(wrap_pyfunction!(parse_size, m)?)?;
+    m.add_function(wrap_pyfunction!(parse_time, m)?)?;
     m.add_function(wrap_pyfunction!(dataset::open_files, m)?)?;
     m.add_function(wrap_pyfunction!(dataset::open_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(dataset::open_array, m)?)?;

@@ -5,11 +5,12 @@ use crate::fork;
 use crate::request::seconds;
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use stead::daemon::learn;
 use stead::stage::{
-    Means, Moving, Request, Stager as Inner, dataspaces, ended_with, location, state_folder, usage,
+    Means, Moving, Progress, Request, Stager as Inner, Watcher, dataspaces, ended_with, location,
+    state_folder, usage,
 };
 use stead::{Cancel, Error, Result};
 
@@ -140,6 +141,21 @@ impl Stager {
         py.detach(preview).map_err(raise)
     }
 
+    /// How the target of a sync differs, as JSON. Stops at a signal while files are read.
+    fn check(&self, py: Python<'_>, asked: Asked) -> PyResult<String> {
+        let inner = self.checked()?;
+        let look = Look::default();
+        let done = py.detach(|| {
+            let request = request(asked)?;
+            learn(inner, &request)?;
+            json(&inner.check(&request, &look.cancel, Some(&look))?)
+        });
+        match look.raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(e) => Err(e),
+            None => done.map_err(raise),
+        }
+    }
+
     /// How far a transfer is, as JSON.
     fn status(&self, py: Python<'_>, id: i64) -> PyResult<String> {
         let inner = self.checked()?;
@@ -156,6 +172,22 @@ impl Stager {
     fn usage(&self, py: Python<'_>) -> PyResult<String> {
         let inner = self.checked()?;
         py.detach(|| json(&usage(inner, &Cancel::new())?)).map_err(raise)
+    }
+}
+
+/// Looks whether a signal has come as often as it is told how far something is, and stops that then.
+#[derive(Default)]
+struct Look {
+    cancel: Cancel,
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl Watcher for Look {
+    fn progress(&self, _: &Progress) {
+        if let Err(e) = Python::attach(|py| py.check_signals()) {
+            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
+            self.cancel.cancel();
+        }
     }
 }
 
@@ -202,13 +234,14 @@ impl Transfer {
         Ok(self.checked()?.has_ended())
     }
 
-    /// Files done, files, bytes done, bytes, seconds so far, seconds left with low and high; none before it has begun to move.
+    /// Files done, files, bytes done, bytes, seconds so far, and seconds left with low and high, which are none while files are compared;
+    /// none before it has begun to move or to compare.
     #[allow(clippy::type_complexity)]
-    fn progress(&self) -> PyResult<Option<(u64, u64, u64, u64, f64, f64, f64, f64)>> {
+    fn progress(&self) -> PyResult<Option<(u64, u64, u64, u64, f64, Option<(f64, f64, f64)>)>> {
         let progress = self.checked()?.progress();
         Ok(progress.map(|p| {
-            let left = (p.left.seconds, p.left.low, p.left.high);
-            (p.files_done, p.files, p.bytes_done, p.bytes, p.seconds, left.0, left.1, left.2)
+            let left = p.planned.then_some((p.left.seconds, p.left.low, p.left.high));
+            (p.files_done, p.files, p.bytes_done, p.bytes, p.seconds, left)
         }))
     }
 

@@ -3,6 +3,8 @@
 //! A copy within a node has both ends; of a transfer between nodes each has one of them, and what comes from a bucket has the
 //! second. All choose in the same way, so that no transfer takes the memory that programs have files in.
 
+use crate::pace::Pace;
+use crate::remote::Part;
 use crate::sum::Sum;
 use rustix::fs::{Advice, FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -139,6 +141,45 @@ impl Source {
             Err(e) => return Err(failed(e)),
         };
         Ok(start..stop.max(start + 1).min(end))
+    }
+
+    /// Reads what lies between two places, in order, holes as what they are, and gives its checksum.
+    ///
+    /// # Errors
+    /// Those of reading, as `failed` tells them; those of `to`; `Cancelled`.
+    pub(crate) fn each(
+        &self,
+        of: Range<u64>,
+        room: &mut Room,
+        pace: Option<&Pace>,
+        cancel: &Cancel,
+        to: &mut dyn FnMut(Part<'_>) -> Result<(), Error>,
+        failed: &dyn Fn(Fault) -> Error,
+    ) -> Result<u64, Error> {
+        let (mut sum, mut at) = (Sum::new(), of.start);
+        while at < of.end {
+            cancel.check()?;
+            let data = self.next(at, of.end).map_err(failed)?;
+            if data.start > at {
+                sum.hole(data.start - at);
+                to(Part::Hole(data.start - at))?;
+            }
+            at = data.start;
+            while at < data.end {
+                cancel.check()?;
+                let most = self.at_once(false);
+                let len = usize::try_from(data.end - at).unwrap_or(most).min(most);
+                let turn = pace.map(|pace| pace.begin(cancel)).transpose()?;
+                self.read(at, len, room).map_err(failed)?;
+                if let Some(turn) = turn {
+                    turn.moved(len as u64, self.is_cold());
+                }
+                sum.bytes(room.first(len));
+                to(Part::Bytes(room.first(len)))?;
+                at += len as u64;
+            }
+        }
+        Ok(sum.finish())
     }
 
     /// Reads so many bytes, at most as many as there is room for.

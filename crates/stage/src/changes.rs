@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// Names of a kind that are told, and bytes of all of them: an answer of a daemon has them all.
-const MOST: usize = 500;
+const MOST: u64 = 500;
 const BYTES: usize = 256 << 10;
 
 /// What is done with a name.
@@ -43,7 +43,8 @@ pub struct Change {
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     all: Vec<(Does, i64, PathBuf)>,
-    counts: [usize; 7],
+    /// Of all, also of those that are not kept.
+    counts: [u64; 7],
     bytes: usize,
 }
 
@@ -65,12 +66,17 @@ impl Changes {
         let path = if item.target.as_os_str().is_empty() { &item.source } else { &item.target };
         let len = path.as_os_str().len();
         let Some(count) = self.counts.get_mut(does as usize) else { return };
-        if *count < MOST && self.bytes + len <= BYTES {
-            *count += 1;
+        *count += 1;
+        if *count <= MOST && self.bytes + len <= BYTES {
             self.bytes += len;
             let from = if item.target.as_os_str().is_empty() { item.from } else { TARGET };
             self.all.push((does, from, path.clone()));
         }
+    }
+
+    /// Names with which this is done.
+    pub(crate) fn count(&self, does: Does) -> u64 {
+        self.counts.get(does as usize).copied().unwrap_or(0)
     }
 
     /// With whole names.

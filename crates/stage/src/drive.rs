@@ -224,8 +224,7 @@ impl Drive<'_> {
         if !self.bounds.covers(self.held, &touched) {
             return Err(Stopped::Elsewhere(touched));
         }
-        let limited = self.bounds.shared(&touched).filter_map(|(key, b)| Some((key, b, b.limit?)));
-        Ok(limited.map(|(key, b, limit)| limiter::flow(key, limit, b.is_common)).collect())
+        Ok(limiter::flows(self.bounds, &touched, true))
     }
 }
 
@@ -598,7 +597,7 @@ fn join(committing: &mut Option<ScopedJoinHandle<'_, Result<()>>>) -> Result<()>
 }
 
 /// True if waiting for names and inodes takes longer than the bytes.
-fn are_small(copies: &Carries) -> bool {
+pub(crate) fn are_small(copies: &Carries) -> bool {
     let all = copies.iter().fold(0u64, |all, copy| all.saturating_add(copy.track().item().size));
     all / (copies.len().max(1) as u64) <= SMALL
 }

@@ -1,4 +1,4 @@
-//! Which names below a source are meant: all, but for those that patterns leave out.
+//! Which names below a source are meant: all, but for those that patterns leave out, and files and links of other sizes and ages.
 //!
 //! A pattern is that of a shell. Without a `/` it is about the last part of a name, wherever that lies; with one it is about the way to it
 //! from the source, and `**` stands for any number of folders; with one at its end it is about folders. Or names are listed, which alone are
@@ -11,6 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use stead_core::{Error, Result};
+use stead_store::FileTime;
 
 /// As in a shell, but that a dot at the beginning of a name is a letter as any other: what is to be left out is so wherever it hides.
 const HOW: MatchOptions = MatchOptions {
@@ -30,6 +31,38 @@ pub(crate) struct Filter {
     exclude: Vec<One>,
     include: Vec<One>,
     listed: Option<Listed>,
+    /// Bytes of files and links, and seconds since they were changed.
+    sizes: Between,
+    ages: Between,
+    /// From this time on ages are counted back, in seconds since 1970.
+    now: f64,
+}
+
+/// At least so much, and at most.
+#[derive(Debug, Clone, Copy, Default)]
+struct Between {
+    least: Option<u64>,
+    most: Option<u64>,
+}
+
+impl Between {
+    fn new(what: &str, least: Option<u64>, most: Option<u64>) -> Result<Between> {
+        if least.zip(most).is_some_and(|(least, most)| least > most) {
+            let message =
+                format!("no file has at least the --min-{what} and at most the --max-{what}");
+            return Err(Error::usage(message).with_hint("the first is to be the smaller one"));
+        }
+        Ok(Between { least, most })
+    }
+
+    fn is_none(self) -> bool {
+        self.least.is_none() && self.most.is_none()
+    }
+
+    fn has(self, n: f64) -> bool {
+        self.least.is_none_or(|least| n >= least as f64)
+            && self.most.is_none_or(|most| n <= most as f64)
+    }
 }
 
 /// Names that alone are meant, by their ways from the source: in the order of their steps, so that those in a folder follow each other.
@@ -102,7 +135,7 @@ impl Filter {
     /// What options say.
     ///
     /// # Errors
-    /// `Usage` for what is no pattern; `Limit` for too many of them.
+    /// `Usage` for what is no pattern, and for what no file has; `Limit` for too many of them.
     pub(crate) fn new(options: &Options) -> Result<Filter> {
         let all = |texts: &[String]| -> Result<Vec<One>> {
             texts.iter().map(|text| One::new(text)).collect()
@@ -116,12 +149,33 @@ impl Filter {
             exclude: all(&options.exclude)?,
             include: all(&options.include)?,
             listed: files.map(|files| Listed::new(files)).transpose()?,
+            sizes: Between::new("size", options.min_size, options.max_size)?,
+            ages: Between::new("age", options.min_age, options.max_age)?,
+            now: 0.0,
         })
+    }
+
+    /// The same at this time, in seconds since 1970.
+    pub(crate) fn at(self, now: f64) -> Filter {
+        Filter { now, ..self }
     }
 
     /// True if it leaves out nothing.
     pub(crate) fn is_none(&self) -> bool {
-        self.exclude.is_empty() && self.include.is_empty() && self.listed.is_none()
+        self.exclude.is_empty()
+            && self.include.is_empty()
+            && self.listed.is_none()
+            && !self.measures()
+    }
+
+    /// True if files and links are left out by their size or their age.
+    fn measures(&self) -> bool {
+        !self.sizes.is_none() || self.asks_age()
+    }
+
+    /// True if somebody has to say when files were changed.
+    pub(crate) fn asks_age(&self) -> bool {
+        !self.ages.is_none()
     }
 
     /// True if names are listed.
@@ -151,7 +205,7 @@ impl Filter {
 
     /// True if a folder is made for what lies in it alone.
     pub(crate) fn picks(&self) -> bool {
-        !self.include.is_empty()
+        !self.include.is_empty() || self.measures()
     }
 
     /// True of a name that is meant, by its way from the source: of what lies in a folder that is not nobody asks. Folders are looked into
@@ -159,6 +213,17 @@ impl Filter {
     pub(crate) fn takes(&self, path: &Path, is_folder: bool) -> bool {
         let any = |all: &[One]| all.iter().any(|one| one.fits(path, is_folder));
         !any(&self.exclude) && (is_folder || self.include.is_empty() || any(&self.include))
+    }
+
+    /// True of a file or a link of so many bytes, as far as these matter.
+    pub(crate) fn takes_size(&self, size: u64) -> bool {
+        self.sizes.has(size as f64)
+    }
+
+    /// True of a file or a link that was changed then. What is of the future is as new as can be.
+    pub(crate) fn takes_age(&self, changed: FileTime) -> bool {
+        let then = changed.seconds as f64 + f64::from(changed.nanos) * 1e-9;
+        self.ages.has((self.now - then).max(0.0))
     }
 }
 
@@ -218,6 +283,33 @@ mod tests {
         assert!(filter.is_list() && !filter.is_none() && !filter.picks());
         let many = vec!["a".to_owned(); MOST_LISTED + 1];
         assert!(Filter::new(&Options { files: many, ..Options::default() }).is_err());
+    }
+
+    #[test]
+    fn files_are_measured() {
+        let of = |options: Options| Filter::new(&options).unwrap().at(10_000.5);
+        let sizes = of(Options { min_size: Some(10), max_size: Some(20), ..Options::default() });
+        let taken: Vec<u64> = (0..30).filter(|size| sizes.takes_size(*size)).collect();
+        assert_eq!(taken, (10..=20).collect::<Vec<_>>());
+        assert!(!sizes.is_none() && sizes.picks() && !sizes.asks_age());
+        let at = |seconds| FileTime { seconds, nanos: 500_000_000 };
+        assert!(sizes.takes_age(at(0)) && sizes.takes(Path::new("a"), false));
+        let ages = of(Options { min_age: Some(60), max_age: Some(3600), ..Options::default() });
+        for (seconds, taken) in
+            [(9_999, false), (9_941, false), (9_940, true), (6_400, true), (6_399, false)]
+        {
+            assert_eq!(ages.takes_age(at(seconds)), taken, "{seconds}");
+        }
+        assert!(ages.asks_age() && ages.picks() && ages.takes_size(0));
+        // A clock that goes ahead: new, and not old.
+        assert!(!ages.takes_age(at(20_000)));
+        assert!(of(Options { max_age: Some(1), ..Options::default() }).takes_age(at(20_000)));
+        for bad in [
+            Options { min_size: Some(2), max_size: Some(1), ..Options::default() },
+            Options { min_age: Some(2), max_age: Some(1), ..Options::default() },
+        ] {
+            assert!(Filter::new(&bad).is_err());
+        }
     }
 
     #[test]

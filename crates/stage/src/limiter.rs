@@ -1,7 +1,7 @@
 //! No more bytes a second than somebody wants, or than all transfers may have that touch a dataspace.
 
 use crate::clock::Watch;
-use crate::touch::{Bounds, Key};
+use crate::touch::{Bounds, Key, Touched};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -128,6 +128,14 @@ pub(crate) fn flow(key: &Key, limit: u64, is_common: bool) -> Arc<Flow> {
         flow.set(limit as f64);
     }
     flow.clone()
+}
+
+/// Those of what a transfer touches. Of what others on the node share there is a part for transfers that are under way alone: `any` is false for
+/// who only looks, and would wait for one for ever.
+pub(crate) fn flows(bounds: &Bounds, touched: &Touched, any: bool) -> Vec<Arc<Flow>> {
+    let shared = bounds.shared(touched).filter(|(_, bound)| any || !bound.is_common);
+    let limited = shared.filter_map(|(key, bound)| Some((key, bound, bound.limit?)));
+    limited.map(|(key, bound, limit)| flow(key, limit, bound.is_common)).collect()
 }
 
 /// From now on this process has these parts of what is shared; none of a name is all that is agreed.

@@ -2,6 +2,7 @@
 
 use crate::changes::Changes;
 use crate::clock::{self, Watch};
+use crate::compare::{Comparer, Purpose};
 use crate::drive::{Drive, OBJECTS_AT_ONCE, Stopped, pair};
 use crate::ends;
 use crate::enough::{enough, free, shares};
@@ -56,6 +57,18 @@ struct Seated {
     touched: Touched,
     /// None if a queue has seated it.
     seats: Option<Seats>,
+}
+
+/// How a plan is made.
+#[derive(Clone, Copy)]
+pub(crate) struct How<'a> {
+    pub(crate) job: Option<&'a str>,
+    /// Moves may be renames.
+    pub(crate) renames: bool,
+    /// It was planned before, and some of it may be done.
+    pub(crate) again: bool,
+    pub(crate) purpose: Purpose,
+    pub(crate) cancel: &'a Cancel,
 }
 
 /// Takes transfers and does them, in this process.
@@ -263,7 +276,8 @@ impl Stager {
             changes.note(&item);
             Ok(())
         };
-        let planned = self.plan(request, job, (true, false), cancel, &mut note)?;
+        let how = How { job, renames: true, again: false, purpose: Purpose::Preview, cancel };
+        let planned = self.plan(request, &how, None, &mut note)?;
         let sums = &planned.sums;
         let pair = pair(Some(&planned.source), planned.target.as_ref());
         let seen = pair.map_or(Ok(Default::default()), |pair| self.journal.seen(&pair))?;
@@ -303,18 +317,30 @@ impl Stager {
         Ok(slowest.map_or(0.0, |limit| moved as f64 / limit.max(1) as f64))
     }
 
-    fn plan(
+    /// Makes a plan, of which each name goes to `sink`.
+    ///
+    /// # Errors
+    /// Those of [`Planner::plan`].
+    pub(crate) fn plan(
         &self,
         request: &Request,
-        job: Option<&str>,
-        (renames, again): (bool, bool),
-        cancel: &Cancel,
+        how: &How<'_>,
+        watcher: Option<&dyn Watcher>,
         sink: &mut dyn FnMut(Item) -> Result<()>,
     ) -> Result<Planned> {
         let (means, state) = (self.means(), Progressing::default());
+        let &How { job, renames, again, purpose, cancel } = how;
+        let compare = match request.options.checksum {
+            true => {
+                let threads = self.threads();
+                Some(Comparer::new(request, &means, threads, purpose, cancel, watcher)?)
+            }
+            false => None,
+        };
         let (spaces, jobs) = (&means.spaces, &means.jobs);
         let nodes = self.nodes.as_ref();
-        Planner { spaces, nodes, request, job, jobs, cancel, renames, again, sink, state }.plan()
+        Planner { spaces, nodes, request, job, jobs, cancel, renames, again, compare, sink, state }
+            .plan()
     }
 
     /// Does a transfer, or what is left of it, until it ends. Gives what came of it: names that could not be done are in there. Where
@@ -454,13 +480,15 @@ impl Stager {
         watcher: Option<&dyn Watcher>,
         seated: &mut Seated,
     ) -> Result<bool> {
+        let purpose = Purpose::Transfer;
+        let how = How { job: None, renames: true, again: true, purpose, cancel };
         let mut resumed = known.ends.is_some();
         if resumed {
             self.journal.try_failed_again(id)?;
         } else {
             // It may have ended while it was planned anew, as no rename, with names that were done before.
             let again = known.done.files > 0;
-            self.planned(id, &known.request, (true, again), cancel)?;
+            self.planned(id, &known.request, &How { again, ..how }, watcher)?;
         }
         let mut renames = true;
         loop {
@@ -468,7 +496,7 @@ impl Stager {
                 Ok(()) => return Ok(true),
                 Err(Stopped::Error(e)) => return Err(e),
                 Err(Stopped::CannotRename) if renames => {
-                    self.planned(id, &known.request, (false, true), cancel)?;
+                    self.planned(id, &known.request, &How { renames: false, ..how }, watcher)?;
                     (renames, resumed) = (false, false);
                 }
                 Err(Stopped::CannotRename) => {
@@ -491,10 +519,10 @@ impl Stager {
         &self,
         id: i64,
         request: &Request,
-        how: (bool, bool),
-        cancel: &Cancel,
+        how: &How<'_>,
+        watcher: Option<&dyn Watcher>,
     ) -> Result<()> {
-        let planned = self.plan_into(id, request, how, cancel);
+        let planned = self.plan_into(id, request, how, watcher);
         if planned.is_err() {
             // Nobody goes on with half a list. What cannot be forgotten now is when it is planned anew.
             let _ = self.journal.forget_names(id);
@@ -506,33 +534,33 @@ impl Stager {
         &self,
         id: i64,
         request: &Request,
-        (renames, again): (bool, bool),
-        cancel: &Cancel,
+        how: &How<'_>,
+        watcher: Option<&dyn Watcher>,
     ) -> Result<()> {
         let job = self.journal.job(id)?;
+        let how = How { job: job.as_deref(), ..*how };
         self.journal.plan_begin(id)?;
         let mut items = Vec::new();
-        let planned =
-            self.plan(request, job.as_deref(), (renames, again), cancel, &mut |item| {
-                items.push(item);
-                if items.len() >= TOGETHER {
-                    self.with_room(|| self.journal.plan_add(id, &items))?;
-                    items.clear();
-                }
-                Ok(())
-            })?;
+        let planned = self.plan(request, &how, watcher, &mut |item| {
+            items.push(item);
+            if items.len() >= TOGETHER {
+                self.with_room(|| self.journal.plan_add(id, &items))?;
+                items.clear();
+            }
+            Ok(())
+        })?;
         if rules::counts_renames(&planned) {
             // As a copy it is known how much it is.
-            return self.planned(id, request, (false, again), cancel);
+            return self.planned(id, request, &How { renames: false, ..how }, watcher);
         }
         self.with_room(|| self.journal.plan_add(id, &items))?;
         enough(&planned)?;
         let _counting = match planned.to.iter().any(rules::Rule::has_quota) {
-            true => Some(self.counting(cancel)?),
+            true => Some(self.counting(how.cancel)?),
             false => None,
         };
         let means = self.means();
-        let claims = self.within_quota(&planned, Some(id), &means, cancel)?;
+        let claims = self.within_quota(&planned, Some(id), &means, how.cancel)?;
         let touched = self.journal.touched(id)?.with(planned.from.iter().chain(&planned.to));
         self.journal.set_touched(id, &touched)?;
         self.journal.plan_end(id, &planned.ends, &planned.sums.totals())?;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use stead_core::{Cancel, Error, Kind, Result};
+use stead_model::transfer::Remaining;
 
 /// Whoever has said nothing for so long is kept from it: how much time it needs is not known any better then.
 const OLD_S: f64 = 0.5;
@@ -140,6 +141,11 @@ impl Moving {
         self.shared.progress()
     }
 
+    /// How long it still needs; none before that is known.
+    pub(crate) fn left(&self) -> Option<Remaining> {
+        self.progress().filter(|progress| progress.planned).map(|progress| progress.left)
+    }
+
     /// True once it has ended, in whatever way.
     pub fn has_ended(&self) -> bool {
         self.shared.now().outcome.is_some()
@@ -202,7 +208,6 @@ impl Drop for Moving {
 mod tests {
     use super::*;
     use crate::request::Action;
-    use stead_model::transfer::Remaining;
 
     #[test]
     fn what_was_said_some_time_ago_needs_less_now() {

@@ -8,6 +8,8 @@ mod walk;
 pub(crate) use walk::unfinished;
 
 use self::walk::{AT_ONCE, Found, Step, in_the_way};
+use crate::clock;
+use crate::compare::Comparer;
 use crate::ends::{self, Base, End, split};
 use crate::filter::Filter;
 use crate::job::Item;
@@ -18,6 +20,7 @@ use crate::remote::Nodes;
 use crate::request::{Action, Request};
 use crate::rules::{self, Jobs, Rule};
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Kind, Location, Result, limits};
@@ -37,6 +40,8 @@ pub(crate) struct Sums {
     /// Of these, bytes of files of this user.
     pub(crate) freed_own: u64,
     pub(crate) skipped: u64,
+    /// Files and links that a sync finds to be the same on both sides.
+    pub(crate) same: u64,
     pub(crate) renamed: u64,
 }
 
@@ -74,6 +79,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) renames: bool,
     /// It was planned before, and some of it may be done.
     pub(crate) again: bool,
+    /// Where files of one size are compared by their bytes.
+    pub(crate) compare: Option<Comparer<'a>>,
     pub(crate) sink: &'a mut dyn FnMut(Item) -> Result<()>,
     pub(crate) state: Progressing,
 }
@@ -112,6 +119,8 @@ pub(crate) struct Progressing {
     any: bool,
     roots: (PathBuf, PathBuf),
     ways: HashMap<PathBuf, Item>,
+    /// Files of the list that is walked through of which both sides have one of the same size: whether their bytes are the same, too.
+    compared: HashMap<OsString, bool>,
     /// Names of the target that files get, if contents of several folders come into one.
     given: Option<HashSet<PathBuf>>,
 }
@@ -121,10 +130,10 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// `NotFound` for sources that are not there; `Usage` for names that are taken, and what cannot be: a folder into itself,
-    /// two sources of one name; those of listing.
+    /// two sources of one name; `Limit` where more would be removed than is to be; those of listing.
     pub(crate) fn plan(mut self) -> Result<Planned> {
         let request = self.request;
-        self.state.filter = Filter::new(&request.options)?;
+        self.state.filter = Filter::new(&request.options)?.at(clock::unix());
         let target = request
             .target
             .as_ref()
@@ -187,6 +196,15 @@ impl Planner<'_> {
                 Some(target) => self.bring(&end, contents, target, into, there, &mut taken)?,
                 None => self.remove(&end, contents)?,
             }
+        }
+        let removed = self.state.sums.removed;
+        if let Some(most) = request.options.max_delete.filter(|most| removed > *most) {
+            let message = format!(
+                "{removed} name(s) of the target would be removed, and no more than {most} are to be"
+            );
+            return Err(Error::limit(message).with_hint(
+                "nothing was done; --dry-run without --max-delete tells which they are",
+            ));
         }
         if !self.state.any && !self.state.filter.is_none() && first.is_some() {
             return Err(Error::usage("all that is named is left out")
@@ -278,6 +296,7 @@ impl Planner<'_> {
             if let Some(path) = moved
                 && (End { path, ..target.clone() }).meta()?.is_some()
             {
+                self.state.any = true;
                 return Ok(());
             }
             let path = end.folder.at(end.path.as_os_str());
@@ -308,20 +327,25 @@ impl Planner<'_> {
                 self.folder(from, &end.path, target.path.clone(), &meta, false)?;
             }
             self.refuse_own(&meta, &folder.shown())?;
-            let step = Step { source: end.path.clone(), target: target.path.clone(), there };
+            let (source, target_path) = (end.path.clone(), target.path.clone());
+            let step = Step { source, target: target_path, there, near: None };
             return self.walk(from, &end.folder, target, step);
         }
         let (dir, name) = split(&end.path);
         // Whoever names many has a shell find them, and means by its patterns what is in these.
-        if !self.takes(Path::new(name), Path::new(""), meta.what == What::Folder) {
+        if !self.takes_name(Path::new(name), Path::new(""), meta.what == What::Folder) {
             return Ok(());
         }
+        // That none has the size or the age is no mistake of who asks.
         self.state.any = true;
+        let folder = end.folder.below(dir)?;
+        if !self.measures(&folder, name, &meta)? {
+            return Ok(());
+        }
         let path = if into { target.path.join(name) } else { target.path.clone() };
         if !taken.insert(path.clone()) {
             return Err(twice(&target.folder.at(path.as_os_str())));
         }
-        let folder = end.folder.below(dir)?;
         let (to, _) = split(&path);
         let parent = match target.folder.below(to) {
             Ok(folder) => Some(folder),

@@ -436,15 +436,10 @@ impl Far {
         Ok(self.look(&self.path.join(name))?.map(|(meta, _)| meta))
     }
 
-    /// Bytes of a file, in order, each with its place: all of these, no others and none of another file, or an error.
-    pub(crate) fn read(
-        &self,
-        name: &OsStr,
-        of: Wanted<'_>,
-        each: &mut dyn FnMut(u64, Part<'_>) -> Result<()>,
-    ) -> Result<Told> {
+    /// Asks for bytes of a file, or, if `silent`, for their checksum alone.
+    fn asks(&self, name: &OsStr, of: &Wanted<'_>, silent: bool) -> Question {
         let (base, path) = self.place_of(name);
-        let question = Question::Read {
+        Question::Read {
             base,
             path,
             at: of.range.start,
@@ -453,7 +448,27 @@ impl Far {
             careful: of.careful,
             attributes: of.attributes,
             gentle: of.gentle,
-        };
+            silent,
+        }
+    }
+
+    /// The checksum of bytes of a file, which the other node reads: none of them comes. Of a file that is shorter it is that of fewer bytes.
+    pub(crate) fn sum(&self, name: &OsStr, of: &Wanted<'_>) -> Result<(u64, Told)> {
+        let mut told = self.lines.read(&self.asks(name, of, true), &mut |_| {
+            Err(Error::format("the other node sends bytes that nobody has asked for"))
+        })?;
+        let sum = told.sum.take().ok_or_else(|| odd(&self.lines.node))?;
+        Ok((sum, told))
+    }
+
+    /// Bytes of a file, in order, each with its place: all of these, no others and none of another file, or an error.
+    pub(crate) fn read(
+        &self,
+        name: &OsStr,
+        of: Wanted<'_>,
+        each: &mut dyn FnMut(u64, Part<'_>) -> Result<()>,
+    ) -> Result<Told> {
+        let question = self.asks(name, &of, false);
         let (mut sum, mut at) = (Sum::new(), of.range.start);
         let mut told = self.lines.read(&question, &mut |part| {
             let len = match part {

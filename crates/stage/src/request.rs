@@ -12,7 +12,7 @@ pub enum Action {
     Copy,
     /// The target has them, the sources are gone.
     Move,
-    /// The target is made equal to the source: what is the same in size and time is left.
+    /// The target is made equal to the source: what is the same in size and time is left, or in size and bytes.
     Sync,
     /// The sources are removed.
     Remove,
@@ -41,6 +41,12 @@ pub struct Options {
     pub exists: Exists,
     /// With [`Action::Sync`]: what the source has not is removed from the target.
     pub delete: bool,
+    /// With `delete`: if more names would be removed, files and folders, nothing is done at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_delete: Option<u64>,
+    /// With [`Action::Sync`]: files of one size are compared by their bytes, which are read on both sides, and not by their time of change.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub checksum: bool,
     /// Read what was written back, past the page cache, and compare checksums, before it gets its name.
     pub verify: bool,
     /// Pipes, sockets and devices are left out, in place of failing.
@@ -59,12 +65,25 @@ pub struct Options {
     pub retries: u32,
     /// Patterns of names below the sources that are left out, and folders with all that lies in them. What is left out stays as it is on
     /// the target, too. Without `/` a pattern is about the last part of a name, with one about the way from the source, with one at its
-    /// end about folders. For copies and syncs.
+    /// end about folders. For all but removals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
     /// If there are some, only files and links that match one of these patterns, and folders that have some.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
+    /// Only files and links of at least so many bytes, and folders that have some. What is left out stays as it is on the target, too, and
+    /// there it is by its own size that something is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_size: Option<u64>,
+    /// The same, of at most so many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<u64>,
+    /// The same, that were changed at least so many seconds before the transfer begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_age: Option<u64>,
+    /// The same, at most so many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_age: Option<u64>,
     /// If there are some, only these names below the one source, a folder: files, and folders with all that lies in them, each by its way
     /// from the source. They come with the folders that they lie in; nothing else of the source is looked at. For copies, and syncs
     /// without `delete`.
@@ -77,6 +96,8 @@ impl Default for Options {
         Options {
             exists: Exists::default(),
             delete: false,
+            max_delete: None,
+            checksum: false,
             verify: false,
             skip_special: false,
             durable: true,
@@ -86,6 +107,10 @@ impl Default for Options {
             retries: 3,
             exclude: Vec::new(),
             include: Vec::new(),
+            min_size: None,
+            max_size: None,
+            min_age: None,
+            max_age: None,
             files: Vec::new(),
         }
     }
@@ -159,11 +184,23 @@ impl Request {
         if self.options.delete && self.action != Action::Sync {
             return Err(Error::usage("only a sync removes what the source has not"));
         }
-        if !Filter::new(&self.options)?.is_none()
-            && matches!(self.action, Action::Move | Action::Remove)
-        {
-            return Err(Error::usage("only copies and syncs leave names out")
+        if self.options.max_delete.is_some() && !self.options.delete {
+            return Err(Error::usage(
+                "how many names are removed at most is said of a sync that removes some",
+            )
+            .with_hint("say --delete, too"));
+        }
+        if self.options.checksum && self.action != Action::Sync {
+            return Err(Error::usage("only a sync compares what is in files"));
+        }
+        let filter = Filter::new(&self.options)?;
+        if self.action == Action::Remove && !filter.is_none() {
+            return Err(Error::usage("only copies, moves and syncs leave names out")
                 .with_hint("name what is meant by a pattern in its place: 'DIR/*.h5'"));
+        }
+        if self.action == Action::Move && filter.is_list() {
+            return Err(Error::usage("names are listed for copies and syncs")
+                .with_hint("name each of them, or leave out what is not meant"));
         }
         if !self.options.files.is_empty() {
             if self.sources.len() > 1 || self.sources.iter().any(Location::is_pattern) {
@@ -224,6 +261,10 @@ mod tests {
             sync.options.delete = true;
             assert!(sync.check().is_err(), "{all}");
         }
+        bad.options = Options { max_delete: Some(1), ..Options::default() };
+        assert!(bad.check().is_err());
+        bad.options = Options { checksum: true, ..Options::default() };
+        assert!(bad.check().is_err());
         bad.options = Options { limit: Some(0), ..Options::default() };
         assert!(bad.check().is_err());
     }
@@ -254,7 +295,12 @@ mod tests {
 
     #[test]
     fn requests_are_text_and_back() {
-        let one = request(Action::Sync, &["x://a/", "/b"], Some("y://"));
+        let mut one = request(Action::Sync, &["x://a/", "/b"], Some("y://"));
+        let text = serde_json::to_string(&one).unwrap();
+        assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), one);
+        // Whoever does not know it is not told of it unless it is asked for.
+        assert!(!text.contains("checksum"), "{text}");
+        one.options.checksum = true;
         let text = serde_json::to_string(&one).unwrap();
         assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), one);
         assert!(serde_json::from_str::<Options>("{\"typo\": 1}").is_err());

@@ -165,7 +165,7 @@ pub fn ended_with(e: Error) -> Error {
 pub struct Progress {
     /// Of what kind.
     pub action: Action,
-    /// Names so far, done.
+    /// Names so far, done; while it is planned, files that were compared.
     pub files_done: u64,
     /// Of so many.
     pub files: u64,
@@ -173,7 +173,7 @@ pub struct Progress {
     pub bytes_done: u64,
     /// Of so many; grows while it is planned.
     pub bytes: u64,
-    /// False while it is still being planned.
+    /// False while it is still being planned: that is told where files are compared by their bytes, and nothing is known of what is left.
     pub planned: bool,
     /// Since it began, or went on.
     pub seconds: f64,

@@ -1,6 +1,6 @@
 //! Transfers that leave names out.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -168,10 +168,119 @@ fn what_is_named_is_left_out_by_its_last_part() {
 }
 
 #[test]
-fn moves_and_removals_are_of_all_that_is_named() {
+fn a_move_leaves_what_is_left_out_where_it_is() {
     let p = Place::new();
-    let e = p.run(&p.request(Action::Move, &["*.tmp"], &[])).unwrap_err();
-    assert!(e.kind() == Kind::Usage && e.message().contains("only copies and syncs"), "{e}");
+    let status = p.run(&p.request(Action::Move, &["*.tmp", "deep/logs/"], &[])).unwrap();
+    assert_eq!((status.failed, status.bytes_done), (0, status.bytes));
+    let there = ["a.h5", "core", "deep/", "deep/b.h5", "deep/core", "empty/", "logs/", "logs/l1"];
+    assert_eq!(p.names("to"), there);
+    let left = [".hid.tmp", "a.tmp", "deep/", "deep/logs/", "deep/logs/l2"];
+    assert_eq!(p.names("from"), left);
+    // With its own name, into a folder that is there: file by file, as names.
+    let p = Place::new();
+    fs::create_dir(p.path("to")).unwrap();
+    let number =
+        |name: &str| std::os::unix::fs::MetadataExt::ino(&fs::metadata(p.path(name)).unwrap());
+    let before = number("from/deep/b.h5");
+    let mut request = p.request(Action::Move, &[], &["*.h5"]);
+    request.sources[0].inside = false;
+    let preview = p.stager.preview(&request, &Cancel::new()).unwrap();
+    assert_eq!((preview.renamed, preview.files), (2, 0));
+    p.run(&request).unwrap();
+    assert_eq!(p.names("to"), ["from/", "from/a.h5", "from/deep/", "from/deep/b.h5"]);
+    assert_eq!(number("to/from/deep/b.h5"), before);
+    let left = [
+        ".hid.tmp",
+        "a.tmp",
+        "core",
+        "deep/",
+        "deep/core",
+        "deep/logs/",
+        "deep/logs/l2",
+        // Nothing that is meant lay in it, so that it was not made there.
+        "empty/",
+        "logs/",
+        "logs/l1",
+    ];
+    assert_eq!(p.names("from"), left);
+}
+
+#[test]
+fn files_are_taken_by_their_size_and_age() {
+    let p = Place::new();
+    let day = std::time::Duration::from_secs(86_400);
+    let date = |name: &str, days: u32| {
+        let time = std::time::SystemTime::now() - day * days;
+        let file = fs::File::options().write(true).open(p.path(name)).unwrap();
+        file.set_modified(time).unwrap();
+    };
+    fs::write(p.path("from/deep/large"), [0u8; 5000]).unwrap();
+    fs::write(p.path("from/core"), [0u8; 100]).unwrap();
+    for (name, days) in [("a.h5", 1), ("core", 3), ("deep/large", 3), ("deep/core", 9)] {
+        date(&format!("from/{name}"), days);
+    }
+    let measured = |action, sizes: (Option<u64>, Option<u64>), ages: (Option<u64>, Option<u64>)| {
+        let mut request = p.request(action, &[], &[]);
+        let seconds = |days: u64| days * 86_400;
+        (request.options.min_size, request.options.max_size) = sizes;
+        request.options.min_age = ages.0.map(seconds);
+        request.options.max_age = ages.1.map(seconds);
+        request
+    };
+    p.run(&measured(Action::Copy, (Some(100), None), (None, None))).unwrap();
+    assert_eq!(p.names("to"), ["core", "deep/", "deep/large"]);
+    fs::remove_dir_all(p.path("to")).unwrap();
+    p.run(&measured(Action::Copy, (None, Some(5000)), (Some(2), Some(4)))).unwrap();
+    assert_eq!(p.names("to"), ["core", "deep/", "deep/large"]);
+    // A sync leaves on the target what is left out there or here.
+    p.make("to/own/new");
+    p.make("to/own/old");
+    date("to/own/old", 3);
+    p.make("to/deep/core");
+    date("to/deep/core", 3);
+    let mut sync = measured(Action::Sync, (None, None), (Some(2), Some(4)));
+    sync.options.delete = true;
+    p.run(&sync).unwrap();
+    // Of the source's file of nine days nobody speaks: its name stays, and so does what has it.
+    assert_eq!(p.names("to"), ["core", "deep/", "deep/core", "deep/large", "own/", "own/new"]);
+    assert_eq!(fs::read(p.path("to/deep/core")).unwrap(), b"to/deep/core");
+    // A move takes what is old, and nothing else.
+    fs::remove_dir_all(p.path("to")).unwrap();
+    p.run(&measured(Action::Move, (None, None), (Some(2), None))).unwrap();
+    assert_eq!(p.names("to"), ["core", "deep/", "deep/core", "deep/large"]);
+    let left = [
+        ".hid.tmp",
+        "a.h5",
+        "a.tmp",
+        "deep/",
+        "deep/b.h5",
+        "deep/logs/",
+        "deep/logs/l2",
+        "empty/",
+        "logs/",
+        "logs/l1",
+    ];
+    assert_eq!(p.names("from"), left);
+    // What is named and is too new is no mistake; a size that no file has is one.
+    let mut named = measured(Action::Move, (None, None), (Some(2), None));
+    named.sources[0] = Location {
+        path: format!("{}/a.h5", named.sources[0].path),
+        inside: false,
+        ..named.sources[0].clone()
+    };
+    assert_eq!(p.run(&named).unwrap().files, 0);
+    assert!(p.path("from/a.h5").exists());
+    let e = p.run(&measured(Action::Copy, (Some(2), Some(1)), (None, None))).unwrap_err();
+    assert!(e.kind() == Kind::Usage && e.message().contains("--min-size"), "{e}");
+}
+
+#[test]
+fn removals_are_of_all_that_is_named() {
+    let p = Place::new();
+    let mut remove = p.request(Action::Remove, &["*.tmp"], &[]);
+    remove.target = None;
+    let e = p.run(&remove).unwrap_err();
+    assert!(e.kind() == Kind::Usage && e.message().contains("only copies, moves and"), "{e}");
     let e = p.run(&p.request(Action::Copy, &["["], &[])).unwrap_err();
     assert!(e.kind() == Kind::Usage && e.message().contains("is no pattern"), "{e}");
 }

@@ -109,9 +109,11 @@ pub fn set_means(r: &mut Request, name: &str, value: &str) -> Result<()> {
 }
 
 /// The names that [`set_stage`] knows.
-pub const STAGE: [&str; 12] = [
+pub const STAGE: [&str; 18] = [
     "exists",
     "delete",
+    "max-delete",
+    "checksum",
     "verify",
     "skip-special",
     "durable",
@@ -121,6 +123,10 @@ pub const STAGE: [&str; 12] = [
     "retries",
     "exclude",
     "include",
+    "min-size",
+    "max-size",
+    "min-age",
+    "max-age",
     "file",
 ];
 
@@ -140,6 +146,8 @@ pub fn set_stage(o: &mut stead_stage::Options, name: &str, value: &str) -> Resul
     match name.replace('_', "-").as_str() {
         "exists" => o.exists = exists(value)?,
         "delete" => o.delete = yes(value)?,
+        "max-delete" => o.max_delete = Some(value.parse().map_err(|_| number())?),
+        "checksum" => o.checksum = yes(value)?,
         "verify" => o.verify = yes(value)?,
         "skip-special" => o.skip_special = yes(value)?,
         "durable" => o.durable = yes(value)?,
@@ -149,6 +157,10 @@ pub fn set_stage(o: &mut stead_stage::Options, name: &str, value: &str) -> Resul
         "retries" => o.retries = value.parse().map_err(|_| number())?,
         "exclude" => o.exclude.push(value.to_owned()),
         "include" => o.include.push(value.to_owned()),
+        "min-size" => o.min_size = Some(units::parse_size(value)?),
+        "max-size" => o.max_size = Some(units::parse_size(value)?),
+        "min-age" => o.min_age = Some(units::parse_time(value)?),
+        "max-age" => o.max_age = Some(units::parse_time(value)?),
         "file" => o.files.push(value.to_owned()),
         _ => {
             return Err(Error::usage(format!("no option '{name}'"))
@@ -332,8 +344,10 @@ mod tests {
         assert_eq!(place("vector").ok(), Some(Wish::Vector));
         assert_eq!(place("elsewhere").map_err(|e| e.kind()), Err(Kind::Usage));
         let mut o = stead_stage::Options::default();
-        let values =
-            ["newer", "yes", "yes", "yes", "no", "yes", "1KiB", "-7", "5", "*.tmp", "*.h5", "a/b"];
+        let values = [
+            "newer", "yes", "9", "yes", "yes", "yes", "no", "yes", "1KiB", "-7", "5", "*.tmp",
+            "*.h5", "2", "1KiB", "30min", "2d", "a/b",
+        ];
         for (name, value) in STAGE.iter().zip(values) {
             set_stage(&mut o, name, value).expect(name);
         }
@@ -341,6 +355,8 @@ mod tests {
         let all = stead_stage::Options {
             exists: Exists::Newer,
             delete: true,
+            max_delete: Some(9),
+            checksum: true,
             verify: true,
             skip_special: true,
             durable: false,
@@ -350,6 +366,10 @@ mod tests {
             retries: 5,
             exclude: vec!["*.tmp".to_owned(), "core".to_owned()],
             include: vec!["*.h5".to_owned()],
+            min_size: Some(2),
+            max_size: Some(1024),
+            min_age: Some(1800),
+            max_age: Some(2 * 86_400),
             files: vec!["a/b".to_owned()],
         };
         assert_eq!(o, all);

@@ -1,5 +1,6 @@
 //! Arguments of `stead stage`, `stead df`, `stead ls` and of the daemon.
 
+use super::admin::time;
 use super::{Described, When, dataspace, size};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -8,11 +9,14 @@ const STAGE_EXAMPLES: &str = "Examples:
   stead stage results.h5 /scratch/me/
   stead stage 'lustre://run1/*.h5' nvme0://run1/
   stead stage --sync --delete nvme0://run1/ lustre://run1/
+  stead stage --sync --checksum nvme0://run1/ lustre://run1/
   stead stage --move nvme0://run1 lustre://done/ --verify
   stead stage --remove 'nvme0://run1/*.tmp'
   stead stage results/ s3://bucket/run7/
   stead stage --sync nvme0://run1/ lustre://run1/ --dry-run
+  stead stage --check nvme0://run1/ lustre://run1/
   stead stage run1/ lustre://run1/ --exclude '*.tmp' --exclude logs/
+  stead stage --move nvme0://run1/ lustre://run1/ --min-age 2d --min-size 1MiB
   find run1 -type f -mtime -7 -printf '%P\\0' | stead stage run1/ lustre://latest/ --files-from - --null
   stead stage --list
   stead stage --resume
@@ -24,7 +28,7 @@ NODE:/path and NODE:nvme0://path are on another node of the pool that the daemon
 If a daemon runs on this node, it does the transfer, also if this command is ended; --here does without it.
 Credentials of buckets come from the environment (AWS_..., GOOGLE_..., AZURE_...), the files of the store's tools (~/.aws) or the machine.
 A '/' behind a source means what lies in it; behind a target, that sources go into it.
-Exit status: 0 done, 1 something could not be done, 2 bad request, 130 interrupted.";
+Exit status: 0 done, 1 something could not be done, or --check has found a difference, 2 bad request, 130 interrupted.";
 
 /// What is about transfers that were taken before. How a transfer is done was said when it was asked for.
 const OF_TAKEN: [&str; 4] = ["list", "resume", "cancel", "wait"];
@@ -40,13 +44,25 @@ pub struct StageArgs {
     #[arg(long = "move", group = "action")]
     pub moves: bool,
 
-    /// Make the target equal to the source; what has the same size and time stays
+    /// Make the target equal to the source; what has the same size and time stays, or with --checksum the same bytes
     #[arg(long, group = "action")]
     pub sync: bool,
 
     /// Remove the sources; there is no target
     #[arg(long, group = "action")]
     pub remove: bool,
+
+    /// Say how the target differs from the source, and change nothing: files of the same size are compared by what is in them. The exit status is 0 if
+    /// all is the same, and 1 if not
+    // How something would be copied is no matter of it.
+    #[arg(
+        long,
+        group = "action",
+        conflicts_with_all = [
+            "delete", "checksum", "exists", "verify", "no_sync", "dry_run", "retries", "background", "after", "priority",
+        ]
+    )]
+    pub check: bool,
 
     /// With --sync: remove from the target what the source has not
     // What is required is not missed by clap where something that it conflicts with is there.
@@ -56,6 +72,23 @@ pub struct StageArgs {
         conflicts_with_all = ["moves", "remove", "list", "resume", "cancel", "wait"]
     )]
     pub delete: bool,
+
+    /// With --delete: if more names would be removed, files and folders, fail before anything is done
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "delete",
+        conflicts_with_all = ["moves", "remove", "check", "list", "resume", "cancel", "wait"]
+    )]
+    pub max_delete: Option<u64>,
+
+    /// With --sync: compare files of the same size by what is in them, which is read on both sides, and not by their time
+    #[arg(
+        long,
+        requires = "sync",
+        conflicts_with_all = ["moves", "remove", "list", "resume", "cancel", "wait"]
+    )]
+    pub checksum: bool,
 
     /// What becomes of names that the target has
     #[arg(long, value_enum, default_value_t, conflicts_with_all = OF_TAKEN)]
@@ -77,6 +110,22 @@ pub struct StageArgs {
     /// Take only files that match, and folders that have some. Give it once for each pattern
     #[arg(long, value_name = "PATTERN", conflicts_with_all = OF_TAKEN)]
     pub include: Vec<String>,
+
+    /// Take only files and links of at least so many bytes, such as 1MiB, and folders that have some. What is left out stays on the target, too
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with_all = OF_TAKEN)]
+    pub min_size: Option<u64>,
+
+    /// Take only those of at most so many bytes
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with_all = OF_TAKEN)]
+    pub max_size: Option<u64>,
+
+    /// Take only files and links that were changed at least so long before the transfer begins: 30min, 2d
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = OF_TAKEN)]
+    pub min_age: Option<u64>,
+
+    /// Take only those that were changed at most so long before
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = OF_TAKEN)]
+    pub max_age: Option<u64>,
 
     /// Patterns to leave out, from a file: one a line, but for empty ones and those that begin with '#'
     #[arg(long, value_name = "FILE", conflicts_with_all = OF_TAKEN)]
@@ -386,14 +435,18 @@ mod tests {
 
     const TAKEN: [&[&str]; 5] =
         [&["--list"], &["--resume"], &["--resume", "7"], &["--cancel", "7"], &["--wait", "7"]];
-    const OF_REQUESTS: [&[&str]; 11] = [
+    const OF_REQUESTS: [&[&str]; 15] = [
         &["--dry-run"],
         &["--exists", "skip"],
         &["--verify"],
         &["--skip-special"],
         &["--no-sync"],
         &["--delete"],
+        &["--max-delete", "1"],
+        &["--checksum"],
         &["--files-from", "names"],
+        &["--min-size", "1MiB"],
+        &["--max-age", "2d"],
         &["--gentle"],
         &["--limit", "1MiB"],
         &["--after", "1"],
@@ -421,7 +474,7 @@ mod tests {
             }
             is_refused(&[taken, &["--move"][..]].concat());
         }
-        let refused: [&[&str]; 13] = [
+        let refused: [&[&str]; 19] = [
             &["--list", "--background"],
             &["--cancel", "7", "--background"],
             &["--wait", "7", "--background"],
@@ -435,13 +488,19 @@ mod tests {
             &["--resume", "--all"],
             &["from", "to", "--all"],
             &["--move", "--delete", "from", "to"],
+            &["--move", "--checksum", "from", "to"],
+            &["--check", "--sync", "from", "to"],
+            &["--check", "--delete", "from", "to"],
+            &["--check", "--checksum", "from", "to"],
+            &["--check", "--dry-run", "from", "to"],
+            &["--check", "--background", "from", "to"],
         ];
         refused.into_iter().for_each(is_refused);
     }
 
     #[test]
     fn options_that_do_something_are_taken() {
-        let taken: [&[&str]; 12] = [
+        let taken: [&[&str]; 15] = [
             &["--list", "--all", "--format", "json"],
             &["--list", "--here"],
             &["--list", "--on", "node7"],
@@ -451,7 +510,10 @@ mod tests {
             &["--cancel", "7", "--dataspace", "a=/b"],
             &["--cancel", "7", "--on", "node7"],
             &["--wait", "7", "--here", "--progress", "never"],
-            &["--sync", "--delete", "--dry-run", "from", "to"],
+            &["--sync", "--delete", "--max-delete", "0", "--dry-run", "from", "to"],
+            &["--sync", "--checksum", "from", "to"],
+            &["--move", "--min-age", "30min", "--max-size", "1KiB", "from", "to"],
+            &["--check", "--exclude", "*.tmp", "--threads", "2", "--format", "json", "from", "to"],
             &["--exists", "skip", "--verify", "--limit", "1MiB", "--threads", "2", "from", "to"],
             &["--background", "--after", "1,2", "--priority", "-3", "from", "to"],
         ];

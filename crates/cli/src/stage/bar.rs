@@ -148,6 +148,16 @@ fn line(p: &Progress, with_names: bool) -> String {
         true => format!("{}/{} names, ", p.files_done, p.files),
         false => String::new(),
     };
+    if !p.planned {
+        // More may come, and what is left to be copied nobody knows.
+        let rate = if p.seconds > 0.0 { p.bytes_done as f64 / p.seconds } else { 0.0 };
+        return format!(
+            "compared {} of {}, {names}{}/s",
+            size(p.bytes_done),
+            size(p.bytes),
+            size(rate as u64)
+        );
+    }
     format!(
         "{} %, {} of {}, {names}{}/s, {} left",
         percent(part_of(p)),
@@ -197,6 +207,10 @@ mod tests {
             line(&p, false),
             "25 %, 1.0 MiB of 4.0 MiB, 512.0 KiB/s, 6.00 s (5.00 s to 8.00 s) left"
         );
+        p.planned = false;
+        assert_eq!(line(&p, true), "compared 1.0 MiB of 4.0 MiB, 3/7 names, 512.0 KiB/s");
+        assert_eq!(line(&p, false), "compared 1.0 MiB of 4.0 MiB, 512.0 KiB/s");
+        p.planned = true;
         (p.bytes_done, p.bytes, p.moved) = (0, 0, 0);
         let said = line(&p, true);
         assert!(said.starts_with("42 %, 0 B of 0 B, 3/7 names"), "{said}");

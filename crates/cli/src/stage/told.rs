@@ -1,9 +1,9 @@
 //! What came of transfers, for people and programs.
 
-use super::{action, names};
+use super::{MOST_SHOWN, action, names};
 use crate::args::{Described, StageArgs};
 use crate::output;
-use stead::stage::{State, Status};
+use stead::stage::{Checked, Is, State, Status};
 use stead::{Error, Kind, Result, units};
 
 /// Numbers of transfers in a line.
@@ -58,6 +58,50 @@ pub fn show(format: Described, status: &Status, node: Option<&str>) -> Result<()
         Described::Json => output::json(status),
         Described::Table => output::text(&page(status, node)),
     }
+}
+
+/// Tells how a target differs.
+///
+/// # Errors
+/// That it does, as of commands that compare.
+pub fn checked(format: Described, found: &Checked) -> Result<()> {
+    match format {
+        Described::Json => output::json(found)?,
+        Described::Table => output::text(&differences(found))?,
+    }
+    match found.is_same() {
+        true => Ok(()),
+        false => Err(Error::new(Kind::Changed, "the target is not the same as the source")),
+    }
+}
+
+fn differences(found: &Checked) -> String {
+    let sorts = [
+        ("differ", found.differ, Is::Differ),
+        ("missing", found.missing, Is::Missing),
+        ("only", found.only, Is::Only),
+    ];
+    let mut page = format!("{:7}  {}\n", "same", found.same);
+    for (what, n, _) in sorts {
+        page += &format!("{what:7}  {n}\n");
+    }
+    for (what, n, is) in sorts {
+        let names = found.names.iter().filter(|name| name.is == is);
+        let shown: Vec<String> = names
+            .take(MOST_SHOWN)
+            .map(|name| format!("  {}\n", output::plain(name.path.as_ref())))
+            .collect();
+        if shown.is_empty() {
+            continue;
+        }
+        let there = if is == Is::Differ { "" } else { " on the target" };
+        page += &format!("\n{what}{there}:\n");
+        page.extend(shown.iter().map(String::as_str));
+        if n > shown.len() as u64 {
+            page += "  and more: --format json has up to 500 of a kind\n";
+        }
+    }
+    page
 }
 
 /// What is said where nothing waits to be resumed. What has failed is tried again by its number only, as the reason may be there still: here
@@ -175,6 +219,25 @@ mod tests {
         assert!(!said.contains("/s"), "{said}");
         let said = page(&Status { active: 2.0, ..killed }, None);
         assert!(said.contains("took    2.00 s, 512.0 KiB/s\n"), "{said}");
+    }
+
+    #[test]
+    fn what_differs_is_named() {
+        use stead::stage::Difference;
+        let of = |is, path: &str| Difference { is, path: path.to_owned() };
+        let mut names: Vec<_> = (0..30).map(|n| of(Is::Missing, &format!("/to/{n}"))).collect();
+        names.push(of(Is::Only, "/to/own\x1b"));
+        let found = Checked { same: 7, differ: 0, missing: 30, only: 1, names };
+        let page = differences(&found);
+        assert!(page.starts_with("same     7\ndiffer   0\nmissing  30\nonly     1\n"), "{page}");
+        assert!(page.contains("\nmissing on the target:\n  /to/0\n  /to/1\n"), "{page}");
+        assert!(page.contains("  /to/19\n  and more: ") && !page.contains("/to/20"), "{page}");
+        assert!(
+            page.contains("only on the target:\n  /to/own") && !page.contains('\x1b'),
+            "{page}"
+        );
+        assert!(!page.contains("differ:"), "{page}");
+        assert!(!found.is_same() && Checked { same: 7, ..Checked::default() }.is_same());
     }
 
     #[test]

@@ -50,7 +50,7 @@ from ._progress import Snapshot
 from ._read import Reader, Reads, Session, View, open_reader, read_session
 from ._region import Region, region, regions
 from ._report import Report
-from ._stage import Staged, Transfer, cancel_transfer, dataspaces, preview_stage, resume_transfer, stage, transfers, wait_transfer
+from ._stage import Staged, Transfer, cancel_transfer, check_stage, dataspaces, preview_stage, resume_transfer, stage, transfers, wait_transfer
 from ._stead import MISSING, Cancel, Read, __version__
 from ._stream_step import Step, Variable
 from ._stream_survey import explain_stream, recordings, remove_stream, stream_info, streams
@@ -146,6 +146,7 @@ __all__ = [
     "buffer",
     "calibrate",
     "cancel_transfer",
+    "check_stage",
     "couple",
     "daemon",
     "dataspaces",

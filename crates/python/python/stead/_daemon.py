@@ -155,10 +155,16 @@ class Daemon:
         priority: int = 0,
         exists: str = "refuse",
         delete: bool = False,
+        max_delete: int | None = None,
+        checksum: bool = False,
         verify: bool = False,
         skip_special: bool = False,
         exclude: Names = (),
         include: Names = (),
+        min_size: int | str | None = None,
+        max_size: int | str | None = None,
+        min_age: int | str | None = None,
+        max_age: int | str | None = None,
         files: Paths | None = None,
         durable: bool = True,
         gentle: bool = False,
@@ -181,10 +187,16 @@ class Daemon:
             priority: Who waits with a larger number goes first.
             exists: As for `stage`.
             delete: As for `stage`.
+            max_delete: As for `stage`.
+            checksum: As for `stage`.
             verify: As for `stage`.
             skip_special: As for `stage`.
             exclude: As for `stage`.
             include: As for `stage`.
+            min_size: As for `stage`.
+            max_size: As for `stage`.
+            min_age: As for `stage`.
+            max_age: As for `stage`.
             files: As for `stage`.
             durable: As for `stage`.
             gentle: As for `stage`.
@@ -207,9 +219,15 @@ class Daemon:
         action: str = "copy",
         exists: str = "refuse",
         delete: bool = False,
+        max_delete: int | None = None,
+        checksum: bool = False,
         skip_special: bool = False,
         exclude: Names = (),
         include: Names = (),
+        min_size: int | str | None = None,
+        max_size: int | str | None = None,
+        min_age: int | str | None = None,
+        max_age: int | str | None = None,
         files: Paths | None = None,
     ) -> dict[str, Any]:
         """What `submit` would have done, as `preview_stage` says it.
@@ -220,9 +238,15 @@ class Daemon:
             action: As for `stage`.
             exists: As for `stage`.
             delete: As for `stage`.
+            max_delete: As for `stage`.
+            checksum: As for `stage`.
             skip_special: As for `stage`.
             exclude: As for `stage`.
             include: As for `stage`.
+            min_size: As for `stage`.
+            max_size: As for `stage`.
+            min_age: As for `stage`.
+            max_age: As for `stage`.
             files: As for `stage`.
 
         Raises:
@@ -232,6 +256,48 @@ class Daemon:
         """
         said = {name: value for name, value in locals().items() if name != "self"}
         found: dict[str, Any] = json.loads(self._open.preview(asked(**said)))
+        return found
+
+    def check(
+        self,
+        source: Paths,
+        target: str | os.PathLike[str],
+        *,
+        skip_special: bool = False,
+        exclude: Names = (),
+        include: Names = (),
+        min_size: int | str | None = None,
+        max_size: int | str | None = None,
+        min_age: int | str | None = None,
+        max_age: int | str | None = None,
+        files: Paths | None = None,
+        gentle: bool = False,
+        limit: int | str | None = None,
+    ) -> dict[str, Any]:
+        """How `target` differs from a source, as `check_stage` says it. The daemon reads what is compared.
+
+        Args:
+            source: As for `check_stage`.
+            target: As for `check_stage`.
+            skip_special: As for `check_stage`.
+            exclude: As for `check_stage`.
+            include: As for `check_stage`.
+            min_size: As for `check_stage`.
+            max_size: As for `check_stage`.
+            min_age: As for `check_stage`.
+            max_age: As for `check_stage`.
+            files: As for `check_stage`.
+            gentle: As for `check_stage`.
+            limit: As for `check_stage`.
+
+        Raises:
+            UsageError: What is asked for makes no sense.
+            NotFoundError: A source is not there.
+            TimedOutError: It takes longer than a day.
+            Error: Something else failed.
+        """
+        said = {"action": "sync", **{name: value for name, value in locals().items() if name != "self"}}
+        found: dict[str, Any] = json.loads(self._open.check(asked(**said)))
         return found
 
     def transfer(self, id: int) -> Handed:

@@ -111,11 +111,11 @@ class Transfer:
         if self.done:
             return (0.0, 0.0, 0.0)
         told = self._transfer.progress()
-        return None if told is None else told[5:8]
+        return None if told is None else told[5]
 
     @property
     def progress(self) -> tuple[int, int, int, int] | None:
-        """Files done, files, bytes done, bytes; None before it has begun to move."""
+        """Files done, files, bytes done, bytes; None before it has begun to move. With `checksum` first those that are compared."""
         told = self._transfer.progress()
         return None if told is None else told[0:4]
 
@@ -193,8 +193,9 @@ class Transfer:
     def __repr__(self) -> str:
         if self.done:
             return f"Transfer({self.id}, ended)"
-        told = self.progress
-        return f"Transfer({self.id})" if told is None else f"Transfer({self.id}, {told[0]} of {told[1]} name(s), {self.eta:.1f} s left)"
+        told, eta = self.progress, self.eta
+        left = "" if eta is None else f", {eta:.1f} s left"
+        return f"Transfer({self.id})" if told is None else f"Transfer({self.id}, {told[0]} of {told[1]} name(s){left})"
 
 
 def stage(
@@ -204,10 +205,16 @@ def stage(
     action: str = "copy",
     exists: str = "refuse",
     delete: bool = False,
+    max_delete: int | None = None,
+    checksum: bool = False,
     verify: bool = False,
     skip_special: bool = False,
     exclude: Names = (),
     include: Names = (),
+    min_size: int | str | None = None,
+    max_size: int | str | None = None,
+    min_age: int | str | None = None,
+    max_age: int | str | None = None,
     files: Paths | None = None,
     durable: bool = True,
     gentle: bool = False,
@@ -231,12 +238,19 @@ def stage(
         action: `copy`, `move`, `sync` (makes the target equal) or `remove`.
         exists: What becomes of names that the target has: `refuse`, `replace`, `skip` or `newer`.
         delete: With `sync`, remove what the source has not.
+        max_delete: With `delete`, if more names would be removed, files and folders, nothing is done, and a `LimitError` is raised.
+        checksum: With `sync`, compare files of the same size by what is in them, which is read on both sides, and not by their time.
         verify: Read each file back and compare, before it gets its name.
         skip_special: Leave out pipes, sockets and devices, in place of failing.
         exclude: Patterns of names below the sources that are left out, and of folders with all that lies in them. Without a `/` a pattern is
             about the last part of a name, with one about the way from the source, with one at its end about folders. What is left out
-            stays as it is on the target, too. For copies and syncs.
+            stays as it is on the target, too. For all but removals.
         include: If there are some, only files that match one of these patterns are taken, and folders that have some.
+        min_size: Take only files and links of at least so many bytes, or of a text such as `1MiB`, and folders that have some. What is left out
+            stays as it is on the target, too. For all but removals.
+        max_size: Take only those of at most so many.
+        min_age: Take only those that were changed at least so many seconds before the transfer begins, or so long as a text such as `30min` or `2d` says.
+        max_age: Take only those that were changed at most so long before.
         files: Names below `source`, one folder, that alone are taken, each by its way from there: files, and folders with all that lies in them.
             They come with the folders that they lie in, and nothing else of the source is looked at. For copies, and syncs without `delete`.
         durable: Files are on their device before they get their names.
@@ -261,9 +275,15 @@ def preview_stage(
     action: str = "copy",
     exists: str = "refuse",
     delete: bool = False,
+    max_delete: int | None = None,
+    checksum: bool = False,
     skip_special: bool = False,
     exclude: Names = (),
     include: Names = (),
+    min_size: int | str | None = None,
+    max_size: int | str | None = None,
+    min_age: int | str | None = None,
+    max_age: int | str | None = None,
     files: Paths | None = None,
     dataspaces: Spaces = None,
     state: str | os.PathLike[str] | None = None,
@@ -278,9 +298,15 @@ def preview_stage(
         action: As for `stage`.
         exists: As for `stage`.
         delete: As for `stage`.
+        max_delete: As for `stage`.
+        checksum: As for `stage`.
         skip_special: As for `stage`.
         exclude: As for `stage`.
         include: As for `stage`.
+        min_size: As for `stage`.
+        max_size: As for `stage`.
+        min_age: As for `stage`.
+        max_age: As for `stage`.
         files: As for `stage`.
         dataspaces: As for `stage`.
         state: As for `stage`.
@@ -291,6 +317,61 @@ def preview_stage(
         NoSpaceError: The target has too little room.
     """
     found: dict[str, Any] = json.loads(opened(dataspaces, 0, state).preview(asked(**options(locals()))))
+    return found
+
+
+def check_stage(
+    source: Paths,
+    target: str | os.PathLike[str],
+    *,
+    skip_special: bool = False,
+    exclude: Names = (),
+    include: Names = (),
+    min_size: int | str | None = None,
+    max_size: int | str | None = None,
+    min_age: int | str | None = None,
+    max_age: int | str | None = None,
+    files: Paths | None = None,
+    gentle: bool = False,
+    limit: int | str | None = None,
+    dataspaces: Spaces = None,
+    threads: int = 0,
+    state: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """How `target` differs from what `stage` with the action `sync` would make it equal to. Nothing is changed; files of the same size are
+    compared by what is in them, which is read on both sides.
+
+    It has how many names are the `same`, `differ`, are `missing` on the target, and are there `only`; and `names`, the first 500 of each kind,
+    with what each `is` (`differ`, `missing`, `only`) and its `path` on the target.
+
+        >>> found = stead.check_stage("nvme0://run1/", "lustre://run1/")
+        >>> assert not found["differ"] and not found["missing"]
+
+    Args:
+        source: As for `stage`.
+        target: As for `stage`.
+        skip_special: As for `stage`.
+        exclude: As for `stage`.
+        include: As for `stage`.
+        min_size: As for `stage`.
+        max_size: As for `stage`.
+        min_age: As for `stage`.
+        max_age: As for `stage`.
+        files: As for `stage`; what only the target has is not looked for then.
+        gentle: As for `stage`.
+        limit: Bytes a second at most that are compared.
+        dataspaces: As for `stage`.
+        threads: Threads that read; 0 is as many as are of use.
+        state: As for `stage`.
+
+    Raises:
+        UsageError: What is asked for makes no sense.
+        NotFoundError: A source is not there.
+        PermissionDeniedError: A file cannot be read.
+        Error: Something else failed.
+    """
+    said = {"action": "sync", **options(locals())}
+    found: dict[str, Any] = json.loads(opened(dataspaces, threads, state).check(asked(**said)))
     return found
 
 
@@ -383,6 +464,11 @@ def options(said: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in said.items() if name not in ("dataspaces", "threads", "state")}
 
 
+def age(value: int | str | None) -> int | None:
+    """Seconds that a number or a text such as `30min` means."""
+    return _stead.parse_time(value) if isinstance(value, str) else value
+
+
 def asked(
     source: Paths, target: str | os.PathLike[str] | None, action: str, limit: int | str | None = None, **said: Any
 ) -> tuple[str, list[str], str | None, str]:
@@ -391,6 +477,8 @@ def asked(
         patterns = said.pop(name, ())
         if all_of_them := [patterns] if isinstance(patterns, str) else list(patterns):
             said[name] = all_of_them
+    for name, meant in ("min_size", size), ("max_size", size), ("min_age", age), ("max_age", age):
+        said[name] = meant(said.get(name))
     files = said.pop("files", None)
     if files is not None:
         said["files"] = [os.fspath(name) for name in ([files] if isinstance(files, (str, os.PathLike)) else files)]

@@ -2,6 +2,7 @@
 
 use super::{First, Planner, Progressing, twice};
 use crate::commit::same_time;
+use crate::compare::{Comparer, Pair};
 use crate::ends::End;
 use crate::job::{Item, TARGET, Task};
 use crate::place::{Place, key_of, no_key};
@@ -21,6 +22,8 @@ pub(super) struct Step {
     pub(super) target: PathBuf,
     /// The target has it already.
     pub(super) there: bool,
+    /// The device on which what lies in it may be renamed, where the target has it not.
+    pub(super) near: Option<u64>,
 }
 
 /// A name with what it is.
@@ -90,7 +93,7 @@ impl Planner<'_> {
             let delete = self.request.options.delete && to.is_some();
             let near = match &to {
                 Some(to) => self.near(&folder, to)?,
-                None => None,
+                None => step.near,
             };
             if let Some(to) = &to {
                 to.know()?;
@@ -106,8 +109,10 @@ impl Planner<'_> {
             };
             for list in lists {
                 let list = list?;
+                self.know_ages(&folder, &list)?;
                 if let Some(to) = &to {
                     self.know_times(&folder, to, &list)?;
+                    self.compare_all(&folder, to, &list, &step.source)?;
                 }
                 for name in list {
                     let meta = match folder.meta(&name)? {
@@ -128,8 +133,7 @@ impl Planner<'_> {
                         continue;
                     }
                     let (path, target) = (step.source.join(&name), step.target.join(&name));
-                    let is_folder = meta.what == What::Folder;
-                    if !self.takes(&path, &self.state.roots.0, is_folder) {
+                    if !self.takes(&folder, &name, &path, &self.state.roots.0, &meta)? {
                         if delete {
                             names.insert(name);
                         }
@@ -144,6 +148,7 @@ impl Planner<'_> {
                         names.insert(name);
                     }
                 }
+                self.state.compared.clear();
             }
             if let (true, Some(to)) = (delete, &to) {
                 for list in to.names(AT_ONCE)? {
@@ -159,7 +164,9 @@ impl Planner<'_> {
                 self.state.sums.skipped += 1;
             }
             let named = !step.source.as_os_str().is_empty() && folder.bucket().is_none();
-            if self.request.action == Action::Move && named {
+            // An empty one is not made where nothing that is meant lies in it: it is not moved, then.
+            let stays = empty && self.state.filter.picks();
+            if self.request.action == Action::Move && named && !stays {
                 let meta = folder.own_meta()?;
                 let name = step.source.file_name().unwrap_or_default().to_owned();
                 let found = Found {
@@ -180,8 +187,9 @@ impl Planner<'_> {
 
     /// Has stores asked for the times of those of these names for which they will matter.
     fn know_times(&self, from: &Place, to: &Place, names: &[OsString]) -> Result<()> {
-        let sync = self.request.action == Action::Sync;
-        let newer = !sync && self.request.options.exists == Exists::Newer;
+        let sync = self.request.action == Action::Sync && self.compare.is_none();
+        let newer =
+            self.request.action != Action::Sync && self.request.options.exists == Exists::Newer;
         if !(sync || newer) || from.bucket().or(to.bucket()).is_none() {
             return Ok(());
         }
@@ -198,6 +206,60 @@ impl Planner<'_> {
         to.know_times(&asked)
     }
 
+    /// Has stores asked for the times of all files, where their ages matter.
+    fn know_ages(&self, from: &Place, names: &[OsString]) -> Result<()> {
+        if !self.state.filter.asks_age() || from.bucket().is_none() {
+            return Ok(());
+        }
+        let mut asked: Vec<&OsStr> = Vec::new();
+        for name in names {
+            if from.meta(name)?.is_some_and(|meta| meta.what == What::File) {
+                asked.push(name);
+            }
+        }
+        from.know_times(&asked)
+    }
+
+    /// Compares those of these names of which both sides have files of the same size: all of a list together, as many threads read them.
+    fn compare_all(
+        &mut self,
+        from: &Place,
+        to: &Place,
+        names: &[OsString],
+        way: &Path,
+    ) -> Result<()> {
+        let Some(comparer) = &self.compare else { return Ok(()) };
+        let mut files = Vec::new();
+        for name in names {
+            if let (false, Some(a), Some(b)) = (unfinished(name), from.meta(name)?, to.meta(name)?)
+                && (a.what, b.what) == (What::File, What::File)
+                && a.size == b.size
+                && a.size > 0
+                && !is_one(&b, &a)
+                && self.takes(from, name, &way.join(name), &self.state.roots.0, &a)?
+            {
+                files.push(Pair { name: name.clone(), there: name.clone(), size: a.size });
+            }
+        }
+        let same = comparer.are_same(from, to, &files)?;
+        self.state.compared = files.into_iter().map(|file| file.name).zip(same).collect();
+        Ok(())
+    }
+
+    /// True if a file of the target, which has the size of its source, has its bytes, too.
+    fn has_bytes(&self, comparer: &Comparer<'_>, found: &Found<'_>, to: &Place) -> Result<bool> {
+        if found.meta.size == 0 {
+            return Ok(true);
+        }
+        if let Some(same) = self.state.compared.get(found.name) {
+            return Ok(*same);
+        }
+        // Named by itself, and so perhaps another name of the target than of the source.
+        let there = found.target.file_name().unwrap_or_default().to_owned();
+        let file = Pair { name: found.name.to_owned(), there, size: found.meta.size };
+        Ok(comparer.are_same(found.folder, to, &[file])?.first().is_some_and(|same| *same))
+    }
+
     /// Plans for one name, `to` being the folder of the target, if it is there. Gives a folder that is to be walked through.
     pub(super) fn name(&mut self, found: &Found<'_>, to: Option<&Place>) -> Result<Option<Step>> {
         let name = found.target.file_name().unwrap_or_default();
@@ -205,8 +267,11 @@ impl Planner<'_> {
             Some(to) => to.meta(name)?,
             None => None,
         };
+        // Of a folder in which something is left out each name goes by itself.
+        let whole = found.meta.what != What::Folder || self.state.filter.is_none();
         // A mount point is on another device than its name.
-        if there.is_none() && found.near == Some(found.meta.dev) {
+        if there.is_none() && whole && found.near == Some(found.meta.dev) {
+            self.make_ways(&found.target)?;
             self.state.sums.renamed += 1;
             return self.item(Task::Rename, found, false).map(|()| None);
         }
@@ -216,6 +281,7 @@ impl Planner<'_> {
                 // Trees may have files in common.
                 if self.request.action == Action::Sync && there.what == What::File {
                     self.state.sums.skipped += 1;
+                    self.state.sums.same += 1;
                     return Ok(None);
                 }
                 return Err(Error::usage("source and target are the same").at_path(to.at(name)));
@@ -245,6 +311,7 @@ impl Planner<'_> {
                     source: found.path.clone(),
                     target: found.target.clone(),
                     there: there.is_some_and(|t| t.what == What::Folder),
+                    near: found.near.filter(|dev| *dev == found.meta.dev),
                 }))
             }
             What::Special if self.request.options.skip_special => {
@@ -266,6 +333,7 @@ impl Planner<'_> {
                 let is_file = found.meta.what == What::File;
                 let several = found.meta.links > 1 && is_file && !self.state.bucket;
                 if self.stays(found, there.as_ref(), to)? {
+                    self.state.sums.same += u64::from(self.request.action == Action::Sync);
                     let gets = there.as_ref().is_some_and(|there| self.gets(found, there));
                     match gets {
                         true => {
@@ -340,6 +408,10 @@ impl Planner<'_> {
         {
             return false;
         }
+        // Of the same bytes with another time: that stays, and would be taken for a sign of a change when it is to get the rest.
+        if !same_time(from.mtime, there.mtime) {
+            return false;
+        }
         let user = rustix::process::geteuid();
         let root = user.is_root();
         // Those of somebody else's file are not ours to change, and of our own not all bits that lend rights.
@@ -362,15 +434,10 @@ impl Planner<'_> {
             return Ok(match found.meta.what {
                 What::Link => to.read_link(name)? == found.folder.read_link(found.name)?,
                 _ if there.size != found.meta.size => false,
-                _ => {
-                    let changed = found.folder.changed(found.name, &found.meta)?;
-                    let changed = changed.unwrap_or(found.meta.mtime);
-                    match to.changed(name, there)? {
-                        Some(time) => same_time(changed, time),
-                        // Nobody has said of which time it is: not of a later one than that at which it was put there.
-                        None => changed <= there.mtime,
-                    }
-                }
+                _ => match &self.compare {
+                    Some(comparer) => self.has_bytes(comparer, found, to)?,
+                    None => has_time(found, there, to)?,
+                },
             });
         }
         match self.request.options.exists {
@@ -436,9 +503,41 @@ impl Planner<'_> {
     }
 
     /// True of a name that is meant, by its way from the root of its tree.
-    pub(super) fn takes(&self, path: &Path, root: &Path, is_folder: bool) -> bool {
+    pub(super) fn takes_name(&self, path: &Path, root: &Path, is_folder: bool) -> bool {
         let filter = &self.state.filter;
         filter.is_none() || filter.takes(path.strip_prefix(root).unwrap_or(path), is_folder)
+    }
+
+    /// True of what is meant by its size and its age: of a folder what lies in it says so.
+    pub(super) fn measures(&self, folder: &Place, name: &OsStr, meta: &Meta) -> Result<bool> {
+        let filter = &self.state.filter;
+        if meta.what == What::Folder || filter.is_none() {
+            return Ok(true);
+        }
+        if !filter.takes_size(meta.size) {
+            return Ok(false);
+        }
+        if !filter.asks_age() {
+            return Ok(true);
+        }
+        let changed = match meta.what {
+            What::File => folder.changed(name, meta)?,
+            _ => None,
+        };
+        Ok(filter.takes_age(changed.unwrap_or(meta.mtime)))
+    }
+
+    /// True of a name that is meant, which lies in this folder, by its path and the root of its tree, and by its size and age.
+    fn takes(
+        &self,
+        folder: &Place,
+        name: &OsStr,
+        path: &Path,
+        root: &Path,
+        meta: &Meta,
+    ) -> Result<bool> {
+        let by_name = self.takes_name(path, root, meta.what == What::Folder);
+        Ok(by_name && self.measures(folder, name, meta)?)
     }
 
     fn made(&self, task: Task, found: &Found<'_>, replace: bool) -> Item {
@@ -483,7 +582,7 @@ impl Planner<'_> {
         while let Some((folder, name, at)) = left.pop() {
             self.cancel.check()?;
             let Some(meta) = folder.meta(&name)? else { continue };
-            if !self.takes_there(&at, &meta) {
+            if !self.takes_there(&folder, &name, &at, &meta)? {
                 let above = at.ancestors().skip(1).take_while(|above| above.starts_with(path));
                 for folder in above {
                     // Those above one that is known are known.
@@ -503,8 +602,8 @@ impl Planner<'_> {
     }
 
     /// True of a name of the target that is meant.
-    fn takes_there(&self, path: &Path, meta: &Meta) -> bool {
-        self.takes(path, &self.state.roots.1, meta.what == What::Folder)
+    fn takes_there(&self, folder: &Place, name: &OsStr, path: &Path, meta: &Meta) -> Result<bool> {
+        self.takes(folder, name, path, &self.state.roots.1, meta)
     }
 
     /// Plans to remove a name and what lies below it: files in order, folders to be removed in reverse.
@@ -531,7 +630,7 @@ impl Planner<'_> {
         while let Some((folder, name, path)) = left.pop() {
             self.cancel.check()?;
             let Some(meta) = folder.meta(&name)? else { continue };
-            if from == TARGET && !self.takes_there(&path, &meta) {
+            if from == TARGET && !self.takes_there(&folder, &name, &path, &meta)? {
                 continue;
             }
             let kept = self.state.kept.contains(&(meta.dev, meta.ino))
@@ -600,6 +699,17 @@ impl Progressing {
             self.sums.freed_own = self.sums.freed_own.saturating_add(meta.room);
         }
     }
+}
+
+/// True if a file of the target has the time of its source.
+fn has_time(found: &Found<'_>, there: &Meta, to: &Place) -> Result<bool> {
+    let changed = found.folder.changed(found.name, &found.meta)?.unwrap_or(found.meta.mtime);
+    let name = found.target.file_name().unwrap_or_default();
+    Ok(match to.changed(name, there)? {
+        Some(time) => same_time(changed, time),
+        // Nobody has said of which time it is: not of a later one than that at which it was put there.
+        None => changed <= there.mtime,
+    })
 }
 
 /// True if both are the same file or folder. Of other nodes it is one of a file system that both have if nothing tells them apart.

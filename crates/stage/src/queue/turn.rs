@@ -46,7 +46,8 @@ impl Queue {
     /// Those of the journal.
     pub fn left(&self, id: i64) -> Result<Remaining> {
         let Standing { status, progress } = self.standing(id)?;
-        if let Some(progress) = progress {
+        // While files are compared nobody knows what will be left.
+        if let Some(progress) = progress.filter(|p| p.planned) {
             return Ok(progress.left);
         }
         if status.state.is_over() {
@@ -60,7 +61,7 @@ impl Queue {
         let told = self.looked(id, &needs);
         for other in &needs {
             let running = self.shared.now().running.get(other).cloned();
-            let its = running.and_then(|one| one.moving.progress()).map(|p| p.left);
+            let its = running.and_then(|one| one.moving.left());
             let its = its.or_else(|| told.get(other).copied());
             left = sum(left, its.unwrap_or_else(|| guess(1.0, mean)));
         }
@@ -98,7 +99,7 @@ impl Queue {
             if before.len() < by && ahead == 0 && others == 0.0 {
                 return Remaining::default();
             }
-            let left = before.iter().filter_map(|one| one.moving.progress()).map(|p| p.left);
+            let left = before.iter().filter_map(|one| one.moving.left());
             let all = left.fold(guess(ahead as f64 + others, mean), sum);
             let by = by as f64;
             Remaining { seconds: all.seconds / by, low: all.low / by, high: all.high }
@@ -174,7 +175,10 @@ fn look(stager: &Stager, id: i64, needs: &[i64], cancel: &Cancel, tell: &Sender<
     let journal = stager.journal();
     let preview = |id: i64, request: &Request| {
         let job = journal.job(id)?;
-        stager.preview_of(request, job.as_deref(), cancel)
+        // Nothing is read for an estimate: times of change tell about as much as what is in files.
+        let mut request = request.clone();
+        request.options.checksum = false;
+        stager.preview_of(&request, job.as_deref(), cancel)
     };
     let Ok(own) = journal.status(id) else { return };
     let itself = preview(id, &own.request).ok();

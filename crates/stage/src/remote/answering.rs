@@ -10,7 +10,6 @@ use crate::meta;
 use crate::pace::Pace;
 use crate::place::Place;
 use crate::rules::{self, Jobs, Rule};
-use crate::sum::Sum;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use stead_core::layout::Spaces;
@@ -139,7 +138,17 @@ impl Answering {
                 });
                 whole(told)
             }
-            Question::Read { base, path, at, len, seen, careful, attributes: with, gentle } => {
+            Question::Read {
+                base,
+                path,
+                at,
+                len,
+                seen,
+                careful,
+                attributes: with,
+                gentle,
+                silent,
+            } => {
                 let (folder, path) = self.in_folder(base, path, spaces, cancel)?;
                 if *len > MOST_READ {
                     return Err(odd("too many bytes"));
@@ -170,7 +179,10 @@ impl Answering {
                 file.choose();
                 let end = at.saturating_add(*len).min(meta.size);
                 let failed = |fault: Fault| fault.told("read", folder.at(name), changed);
-                let sum = self.bytes(&file, *at..end, *gentle, cancel, bytes, &failed)?;
+                let room = self.room.get_or_insert_with(Room::new);
+                let pace = self.pace.as_deref().filter(|_| *gentle);
+                let mut to = |part: Part<'_>| if *silent { Ok(()) } else { bytes(part) };
+                let sum = file.each(*at..end, room, pace, cancel, &mut to, &failed)?;
                 if !look(file.file())?.same(&meta) {
                     return Err(changed());
                 }
@@ -259,44 +271,6 @@ impl Answering {
             self.listing = None;
         }
         Ok(Reply::Names { names, more: !ended })
-    }
-
-    /// Gives what lies between two places, and its checksum.
-    fn bytes(
-        &mut self,
-        file: &Source,
-        of: std::ops::Range<u64>,
-        gentle: bool,
-        cancel: &Cancel,
-        to: &mut dyn FnMut(Part<'_>) -> Result<()>,
-        failed: &dyn Fn(Fault) -> Error,
-    ) -> Result<u64> {
-        let room = self.room.get_or_insert_with(Room::new);
-        let pace = self.pace.as_ref().filter(|_| gentle);
-        let (mut sum, mut at) = (Sum::new(), of.start);
-        while at < of.end {
-            cancel.check()?;
-            let data = file.next(at, of.end).map_err(failed)?;
-            if data.start > at {
-                sum.hole(data.start - at);
-                to(Part::Hole(data.start - at))?;
-            }
-            at = data.start;
-            while at < data.end {
-                cancel.check()?;
-                let most = file.at_once(false);
-                let len = usize::try_from(data.end - at).unwrap_or(most).min(most);
-                let turn = pace.map(|pace| pace.begin(cancel)).transpose()?;
-                file.read(at, len, room).map_err(failed)?;
-                if let Some(turn) = turn {
-                    turn.moved(len as u64, file.is_cold());
-                }
-                sum.bytes(room.first(len));
-                to(Part::Bytes(room.first(len)))?;
-                at += len as u64;
-            }
-        }
-        Ok(sum.finish())
     }
 }
 

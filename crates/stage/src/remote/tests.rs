@@ -270,6 +270,87 @@ fn a_tree_of_another_node_comes_whole() {
     assert_eq!(std::fs::metadata(p.path("near/c/large")).unwrap().len(), 20_000_003);
 }
 
+#[test]
+fn what_lies_on_another_node_is_compared_there() {
+    let p = pair(usize::MAX);
+    plant(&p.path("far"));
+    p.run(&p.request(Action::Copy, "far/a", "near/b")).unwrap();
+    // Other bytes, of the same size and time.
+    let large = p.path("near/b/deep/large");
+    let time = std::fs::metadata(&large).unwrap().modified().unwrap();
+    let file = std::fs::File::options().write(true).open(&large).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"other", 15_000_000).unwrap();
+    file.set_modified(time).unwrap();
+    let mut sync = p.request(Action::Sync, "far/a/", "near/b");
+    assert_eq!(p.run(&sync).unwrap().bytes_done, 0);
+    sync.options.checksum = true;
+    // The first bytes that come would be spoilt: none does.
+    p.spoils.store(true, Ordering::Relaxed);
+    let preview = p.stager.preview(&sync, &Cancel::new()).unwrap();
+    assert!(p.spoils.swap(false, Ordering::Relaxed) && p.reads[0].load(Ordering::Relaxed) > 3);
+    assert_eq!((preview.files, preview.bytes), (1, 20_000_003));
+    assert_eq!(p.run(&sync).unwrap().bytes_done, 20_000_003);
+    assert_eq!(tree(&p.path("near/b")), tree(&p.path("far/a")));
+    assert_eq!(p.stager.preview(&sync, &Cancel::new()).unwrap().files, 0);
+    let found = p.stager.check(&sync, &Cancel::new(), None).unwrap();
+    // A link and an empty file among them.
+    assert!(found.is_same() && found.same == 7, "{found:?}");
+    // Who gives way does so on both nodes.
+    let gentle = p.reads[1].load(Ordering::Relaxed);
+    sync.options.gentle = true;
+    assert_eq!(p.stager.preview(&sync, &Cancel::new()).unwrap().files, 0);
+    assert!(p.reads[1].load(Ordering::Relaxed) > gentle);
+    // A node that is gone is no other file.
+    p.left.store(6, Ordering::Relaxed);
+    let e = p.stager.preview(&sync, &Cancel::new()).unwrap_err();
+    assert_eq!(e.kind(), Kind::Peer, "{e}");
+}
+
+#[test]
+fn objects_are_as_old_as_the_files_that_they_are_copies_of() {
+    let p = pair(usize::MAX);
+    plant(&p.path("far"));
+    let mut old = p.request(Action::Copy, "far/a", "b://run");
+    // Those to which a time of years ago was given.
+    old.options.min_age = Some(365 * 86_400);
+    assert_eq!(p.run(&old).unwrap().bytes_done, 20_000_003 + 10);
+    let mut back = p.request(Action::Copy, "b://run", "near/new");
+    back.options.max_age = Some(365 * 86_400);
+    assert_eq!(p.run(&back).unwrap().files, 0);
+    let mut back = p.request(Action::Copy, "b://run", "near/old");
+    back.options.min_age = Some(365 * 86_400);
+    back.options.max_size = Some(5);
+    p.run(&back).unwrap();
+    let names = files(&p.path("near/old"));
+    assert!(names.len() == 2 && names.iter().all(|name| name.ends_with(" 5")), "{names:?}");
+}
+
+#[test]
+fn what_lies_in_a_bucket_is_read_to_be_compared() {
+    let p = pair(usize::MAX);
+    plant(&p.path("far"));
+    let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"no\xfftext");
+    std::fs::remove_file(p.path("far/a").join(name)).unwrap();
+    p.run(&p.request(Action::Copy, "far/a", "b://run")).unwrap();
+    let small = p.path("far/a/small");
+    let time = std::fs::metadata(&small).unwrap().modified().unwrap();
+    std::fs::write(&small, b"HELLO").unwrap();
+    std::fs::File::options().write(true).open(&small).unwrap().set_modified(time).unwrap();
+    let mut sync = p.request(Action::Sync, "far/a/", "b://run");
+    assert_eq!(p.run(&sync).unwrap().bytes_done, 0);
+    sync.options.checksum = true;
+    assert_eq!(p.run(&sync).unwrap().bytes_done, 10, "a file of two names is two objects");
+    assert_eq!(p.run(&sync).unwrap().bytes_done, 0);
+    // And the other way round.
+    p.run(&p.request(Action::Copy, "b://run", "near/back")).unwrap();
+    let mut back = p.request(Action::Sync, "b://run", "near/back");
+    back.options.checksum = true;
+    assert_eq!(p.run(&back).unwrap().bytes_done, 0);
+    std::fs::write(p.path("near/back/small"), b"Hello").unwrap();
+    assert_eq!(p.run(&back).unwrap().bytes_done, 5);
+    assert_eq!(std::fs::read(p.path("near/back/small")).unwrap(), b"HELLO");
+}
+
 /// Names, times and bytes of the files of a tree: what objects have of them.
 fn files(root: &Path) -> Vec<String> {
     let is_file = |line: &&String| line.split(' ').nth(1).is_some_and(|m| m.starts_with("100"));

@@ -204,6 +204,9 @@ pub enum Question {
         /// For a transfer that gives way to others.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         gentle: bool,
+        /// Their checksum is all that is wanted: none of them comes.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        silent: bool,
     },
     /// Remove a name, of what was moved.
     Remove {
