@@ -1044,7 +1044,8 @@ typedef struct stead_offload_job {
  */
 typedef struct stead_stage_progress {
     /**
-     * Bytes of files that are moved.
+     * Bytes of files that are moved. While a sync with the option "checksum" is being planned: bytes that were compared, and so are
+     * the three numbers that follow.
      */
     uint64_t bytes_done;
     /**
@@ -3144,11 +3145,14 @@ stead_status stead_stage_request_target(struct stead_stage_request *request,
 
 /**
  * Sets one option: "exists" (what becomes of names that the target has: refuse, replace, skip, newer), "delete" (a sync removes
- * what the source has not), "verify" (read back and compared), "skip-special" (pipes, sockets and devices are left out),
+ * what the source has not), "checksum" (a sync compares files of one size by their bytes, which are read on both sides, and not by
+ * their time), "verify" (read back and compared), "skip-special" (pipes, sockets and devices are left out),
  * "durable" (files are on the device before they get their names; yes unless told otherwise), "gentle" (gives way to others),
- * each yes or no; "limit" (bytes a second, with units, or none), "priority" (of those that wait), "retries" (of a file whose
+ * each yes or no; "max-delete" (if a sync would remove more names, nothing is done, which is STEAD_LIMIT), "limit" (bytes a
+ * second, with units, or none), "priority" (of those that wait), "retries" (of a file whose
  * error may pass). "exclude" and "include" add a pattern of names below the sources each: of what is left out, and of what alone is taken.
- * "file" adds a name below the one source, a folder, by its way from there: these alone are taken, with the folders that they lie in.
+ * "min-size" and "max-size" (with units), "min-age" and "max-age" (such as 30min or 2d, before the transfer begins) take only files and
+ * links that have at least, or at most, so many bytes, and were changed so long ago. "file" adds a name below the one source, a folder, by its way from there: these alone are taken, with the folders that they lie in.
  *
  * Errors: STEAD_USAGE for a name or a value that there is not.
  */
@@ -3320,6 +3324,20 @@ stead_status stead_stage_preview(const struct stead_stager *stager,
                                  struct stead_error **error);
 
 /**
+ * How the target of a request "sync" differs from its source, as the JSON document of `stead stage --check --format json`; nothing is
+ * changed. Files of the same size are compared by their bytes, which are read. `cancel` may be NULL; else it stops that. The text is the
+ * caller's, to be freed with stead_text_free.
+ *
+ * Errors: STEAD_USAGE for another action; those with which the sync would fail before it starts, but for room; STEAD_PERMISSION and
+ * STEAD_IO for files that cannot be read. That something differs is none.
+ */
+stead_status stead_stage_check(const struct stead_stager *stager,
+                               const struct stead_stage_request *request,
+                               struct stead_cancel *cancel,
+                               char **json,
+                               struct stead_error **error);
+
+/**
  * The dataspaces of a stager as the JSON list of `stead df --format json`: their room, and how fast transfers were. One that is not
  * to be had says why. The text is the caller's, to be freed with stead_text_free.
  *
@@ -3469,6 +3487,17 @@ stead_status stead_daemon_preview(const struct stead_daemon *daemon,
                                   const struct stead_stage_request *request,
                                   char **json,
                                   struct stead_error **error);
+
+/**
+ * How the target of a request "sync" differs from its source, as stead_stage_check says it. The text is the caller's, to be freed with
+ * stead_text_free.
+ *
+ * Errors: as stead_stage_check; STEAD_TIMEOUT for what takes longer than a day to read; STEAD_PEER if the daemon has ended.
+ */
+stead_status stead_daemon_check(const struct stead_daemon *daemon,
+                                const struct stead_stage_request *request,
+                                char **json,
+                                struct stead_error **error);
 
 /**
  * The dataspaces of the daemon, as stead_df says them. The text is the caller's, to be freed with stead_text_free.

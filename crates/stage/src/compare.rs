@@ -516,7 +516,7 @@ mod tests {
         b.write("from/closed", b"abc");
         b.write("to/closed", b"abc");
         let path = b.dir.path().join("to/closed");
-        let none = std::os::unix::fs::PermissionsExt::from_mode(0);
+        let none = std::os::unix::fs::PermissionsExt::from_mode(0o000);
         std::fs::set_permissions(path, none).unwrap();
         let files = [("closed", 3)];
         assert_eq!(b.same(Purpose::Preview, &files).unwrap(), [false]);
