@@ -275,6 +275,35 @@ fn files_are_taken_by_their_size_and_age() {
 }
 
 #[test]
+fn ages_are_those_of_when_a_transfer_was_begun_however_often_it_is_planned() {
+    let p = Place::new();
+    let hours = |n: u64| std::time::Duration::from_secs(n * 3600);
+    let file = fs::File::options().write(true).open(p.path("from/a.h5")).unwrap();
+    file.set_modified(std::time::SystemTime::now() - hours(3)).unwrap();
+    // Whoever began it was killed two hours ago, before it was planned.
+    let begun = |to: &str| {
+        let mut request = p.request(Action::Copy, &[], &[]);
+        request.options.min_age = Some(2 * 3600);
+        let target =
+            Location { path: p.path(to).display().to_string(), ..request.sources[0].clone() };
+        request.target = Some(Location { inside: false, ..target });
+        let id = p.stager.submit(&request).unwrap();
+        let then = "UPDATE transfer SET state = 'interrupted', started = strftime('%s', 'now') - 7200 WHERE id = ?1";
+        let journal = rusqlite::Connection::open(p.path("state/transfers.db")).unwrap();
+        assert_eq!(journal.execute(then, [id]).unwrap(), 1);
+        (id, request)
+    };
+    let (id, _) = begun("to");
+    assert_eq!(p.stager.run(id, &Cancel::new(), None).unwrap().bytes_done, 0);
+    assert!(!p.path("to/a.h5").exists());
+    // Who asks for the same now means what is as old by now.
+    let (id, request) = begun("anew");
+    assert_eq!(p.stager.same(&request).unwrap(), Some(id));
+    p.stager.run(id, &Cancel::new(), None).unwrap();
+    assert_eq!(p.names("anew"), ["a.h5"]);
+}
+
+#[test]
 fn removals_are_of_all_that_is_named() {
     let p = Place::new();
     let mut remove = p.request(Action::Remove, &["*.tmp"], &[]);
