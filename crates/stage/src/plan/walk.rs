@@ -99,7 +99,7 @@ impl Planner<'_> {
                 to.know()?;
             }
             let mut names: HashSet<OsString> = HashSet::new();
-            let mut empty = true;
+            let (mut empty, mut left_out) = (true, false);
             let way = step.source.strip_prefix(&self.state.roots.0).unwrap_or(&step.source);
             let listed = self.state.filter.listed_in(way);
             let is_listed = listed.is_some();
@@ -134,6 +134,7 @@ impl Planner<'_> {
                     }
                     let (path, target) = (step.source.join(&name), step.target.join(&name));
                     if !self.takes(&folder, &name, &path, &self.state.roots.0, &meta)? {
+                        left_out = true;
                         if delete {
                             names.insert(name);
                         }
@@ -164,8 +165,10 @@ impl Planner<'_> {
                 self.state.sums.skipped += 1;
             }
             let named = !step.source.as_os_str().is_empty() && folder.bucket().is_none();
-            // An empty one is not made where nothing that is meant lies in it: it is not moved, then.
-            let stays = empty && self.state.filter.picks();
+            // An empty one is not made where nothing that is meant lies in it: it is not moved, then, unless all that lay in it was before. One
+            // stays for what is left out, also if somebody takes that away meanwhile.
+            let before = self.is_second() && step.there;
+            let stays = left_out || (empty && self.state.filter.picks() && !before);
             if self.request.action == Action::Move && named && !stays {
                 let meta = folder.own_meta()?;
                 let name = step.source.file_name().unwrap_or_default().to_owned();
