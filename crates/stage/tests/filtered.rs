@@ -95,7 +95,9 @@ fn what_is_excluded_does_not_come() {
 #[test]
 fn what_is_included_comes_alone_with_the_folders_that_it_lies_in() {
     let p = Place::new();
-    p.make("from/x/y/z.h5");
+    for name in ["x/y/z.h5", "x/y/none/v", "x/none/deep/v", "none/v"] {
+        p.make(&format!("from/{name}"));
+    }
     let status = p.run(&p.request(Action::Copy, &["deep/"], &["*.h5", "l?"])).unwrap();
     assert_eq!(p.names("to"), ["a.h5", "logs/", "logs/l1", "x/", "x/y/", "x/y/z.h5"]);
     // The target, three folders and three files.

@@ -82,9 +82,10 @@ impl Planner<'_> {
         first: Step,
     ) -> Result<()> {
         self.state.roots = (first.source.clone(), first.target.clone());
-        let mut steps = vec![first];
+        let (mut steps, mut above) = (vec![first], Vec::new());
         while let Some(step) = steps.pop() {
             self.cancel.check()?;
+            self.forget_ways(&mut above, Some(&step.target));
             let folder = base.below(&step.source)?;
             let to = match step.there {
                 true => Some(target.folder.below(&step.target)?),
@@ -185,6 +186,7 @@ impl Planner<'_> {
                 self.item(Task::LeaveFolder, &found, false)?;
             }
         }
+        self.forget_ways(&mut above, None);
         Ok(())
     }
 
@@ -503,6 +505,16 @@ impl Planner<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Nothing comes any more into folders that were walked through to their end, which those are that the next one does not lie in: there may be
+    /// millions of them.
+    fn forget_ways(&mut self, above: &mut Vec<PathBuf>, next: Option<&Path>) {
+        let is_over = |folder: &mut PathBuf| next.is_none_or(|next| !next.starts_with(&*folder));
+        while let Some(folder) = above.pop_if(is_over) {
+            self.state.ways.remove(&folder);
+        }
+        above.extend(next.map(Path::to_owned));
     }
 
     /// True of a name that is meant, by its way from the root of its tree.
