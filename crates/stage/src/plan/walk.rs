@@ -284,7 +284,9 @@ impl Planner<'_> {
         if let (Some(there), Some(to)) = (&there, to) {
             if is_one(there, &found.meta) {
                 // Trees may have files in common.
-                if self.request.action == Action::Sync && there.what == What::File {
+                if self.request.action == Action::Sync
+                    && matches!(there.what, What::File | What::Link)
+                {
                     self.state.sums.skipped += 1;
                     self.state.sums.same += 1;
                     return Ok(None);
