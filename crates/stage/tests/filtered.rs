@@ -6,7 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Kind, Location, Result};
-use stead_stage::{Action, Does, Means, Options, Request, Stager, Status};
+use stead_stage::{
+    Action, Does, Means, Options, Progress, Request, Stager, State, Status, Watcher,
+};
 use tempfile::TempDir;
 
 struct Place {
@@ -303,6 +305,46 @@ fn ages_are_those_of_when_a_transfer_was_begun_however_often_it_is_planned() {
     assert_eq!(p.stager.same(&request).unwrap(), Some(id));
     p.stager.run(id, &Cancel::new(), None).unwrap();
     assert_eq!(p.names("anew"), ["a.h5"]);
+}
+
+/// Writes a file anew as soon as files are compared.
+struct Writes(PathBuf);
+
+impl Watcher for Writes {
+    fn progress(&self, progress: &Progress) {
+        if !progress.planned {
+            fs::write(&self.0, "anew").unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_was_too_old_is_not_removed_where_somebody_writes_it_anew() {
+    let p = Place::new();
+    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(9 * 86_400);
+    let old = |name: &str, bytes: &[u8]| {
+        fs::create_dir_all(p.path(name).parent().unwrap()).unwrap();
+        fs::write(p.path(name), bytes).unwrap();
+        let file = fs::File::options().write(true).open(p.path(name)).unwrap();
+        file.set_modified(then).unwrap();
+    };
+    let large = vec![1; 300_000];
+    for name in ["from/deep/x", "from/deep/y", "to/deep/x", "to/deep/y"] {
+        old(name, &large);
+    }
+    for name in ["to/gone", "to/live"] {
+        old(name, b"own");
+    }
+    let mut sync = p.request(Action::Sync, &[], &[]);
+    // So slowly that somebody is told of it. What is only there was seen before.
+    let limit = Some(1 << 20);
+    let min_age = Some(86_400);
+    sync.options = Options { delete: true, checksum: true, min_age, limit, ..sync.options };
+    let id = p.stager.submit(&sync).unwrap();
+    let status = p.stager.run(id, &Cancel::new(), Some(&Writes(p.path("to/live")))).unwrap();
+    assert_eq!((status.state, status.failed), (State::Failed, 1), "{status:?}");
+    assert!(status.failures[0].error.contains("changed after it was to be"), "{status:?}");
+    assert!(!p.path("to/gone").exists() && fs::read(p.path("to/live")).unwrap() == b"anew");
 }
 
 #[test]

@@ -36,6 +36,8 @@ impl Way<'_> {
 
     pub(super) fn removals(&self) -> Result<()> {
         let touched = RefCell::new(Touched::default());
+        // Whoever resumes it may come long after it was planned, and what has changed since may be of a size or an age that is not meant.
+        let careful = self.d.resumed || self.d.known.request.options.measures();
         let remove = |item: &Item, folders: bool| {
             let folder = match item.from {
                 TARGET => self.target(item, false),
@@ -56,7 +58,7 @@ impl Way<'_> {
                 Place::Folder(folder) => folder,
                 Place::Far(_) => return Err(Error::internal("a removal on another node")),
                 // Those of a bucket go together, below.
-                Place::Bucket(_) if !self.d.resumed => return Ok(()),
+                Place::Bucket(_) if !careful => return Ok(()),
                 Place::Bucket(_) => {
                     let meta = folder.meta(name)?;
                     let other = meta.is_some_and(|m| m.what == What::File && m.mtime != item.mtime);
@@ -66,8 +68,7 @@ impl Way<'_> {
             if folders {
                 folder.remove_folder(name)?;
             } else if let Some(meta) = folder.meta(name)? {
-                // Whoever resumes it may come long after it was planned.
-                let other = self.d.resumed && meta.mtime != item.mtime;
+                let other = careful && meta.mtime != item.mtime;
                 if meta.what == What::Folder || other {
                     return Err(changed());
                 }
