@@ -403,6 +403,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::sync::atomic::AtomicUsize;
     use stead_core::Location;
+    use stead_core::layout::Spaces;
 
     /// Notes how far it was told to be, and stops it at once if it is to.
     #[derive(Default)]
@@ -443,6 +444,15 @@ mod tests {
             Place::Folder(Folder::open(&self.dir.path().join(name)).unwrap())
         }
 
+        fn request(&self, options: Options) -> Request {
+            let at = |name: &str| {
+                let path = self.dir.path().join(name).display().to_string();
+                Location::parse(&path, &|_| None).unwrap()
+            };
+            let (sources, target) = (vec![at("from")], Some(at("to")));
+            Request { action: Action::Sync, sources, target, options }
+        }
+
         fn comparer<'a>(
             &self,
             options: Options,
@@ -450,12 +460,7 @@ mod tests {
             cancel: &'a Cancel,
             watcher: Option<&'a dyn Watcher>,
         ) -> Comparer<'a> {
-            let at = |name: &str| {
-                let path = self.dir.path().join(name).display().to_string();
-                Location::parse(&path, &|_| None).unwrap()
-            };
-            let (sources, target) = (vec![at("from")], Some(at("to")));
-            let request = Request { action: Action::Sync, sources, target, options };
+            let request = self.request(options);
             let means = manager::Means::default();
             let how = How { strict, ..How::looks(None, cancel) };
             Comparer::new(&request, &means, (3, 3), &how, watcher).unwrap()
@@ -563,6 +568,29 @@ mod tests {
             assert_eq!(comparer.are_same(&from, &to, &files).unwrap(), [true]);
         }
         assert!(noted.told.load(Ordering::Relaxed) >= 3);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_part_of_what_others_share_that_never_comes() {
+        let b = Both::new();
+        for name in ["from/a", "to/a"] {
+            b.write(name, b"small");
+        }
+        let path = b.dir.path().display();
+        let text = format!("[dataspace.shared]\npath = '{path}'\nlimit = \"1GB\"\n");
+        let spaces = || Spaces::parse(&text, &|_| None).unwrap();
+        let (spaces, common) = (spaces(), Some(spaces()));
+        let means = manager::Means { spaces, common, ..manager::Means::default() };
+        let (cancel, request) = (Cancel::new(), b.request(Options::default()));
+        let same = |held: Option<&Touched>| {
+            let how = How { held, ..How::looks(None, &cancel) };
+            let comparer = Comparer::new(&request, &means, (3, 3), &how, None).unwrap();
+            let same = comparer.are_same(&b.place("from"), &b.place("to"), &pairs(&[("a", 5)]));
+            assert_eq!(same.unwrap(), [true]);
+            comparer.limiter.is_bound()
+        };
+        // It was agreed after the transfer had its turn; who only looks keeps to what all may have together.
+        assert!(!same(Some(&Touched::default())) && same(None));
     }
 
     #[test]
