@@ -149,6 +149,33 @@ def test_subvolumes_share_blocks(stead, mounted, tmp_path):
         subprocess.run(["umount", "-l", apart], check=True)
 
 
+@needs_root
+def test_folders_of_what_cannot_be_renamed_keep_their_rights(stead, mounted, tmp_path):
+    """Two mounts of one file system are one device to whoever looks, and nothing is renamed from one to the other."""
+    at = mounted("tmpfs", 32 << 20)
+    files = {"deep/a.h5": b"a", "deep/er/b.h5": b"b", "deep/c.tmp": b"c", "own/d.h5": b"d"}
+    write(at / "from", files)
+    for name, mode in ("deep", 0o750), ("deep/er", 0o711), ("own", 0o755):
+        (at / "from" / name).chmod(mode)
+        os.utime(at / "from" / name, (1_500_000_000, 1_500_000_000))
+    (at / "real").mkdir()
+    apart = tmp_path / "apart"
+    apart.mkdir()
+    subprocess.run(["mount", "--bind", at / "real", apart], check=True)
+    try:
+        assert apart.stat().st_dev == at.stat().st_dev
+        status, _ = ended(stead("--move", at / "from", apart, "--include", "*.h5"))
+        assert status["state"] == "finished"
+        there = apart / "from"
+        assert named(there) == {name: data for name, data in files.items() if name.endswith(".h5")}
+        modes = {name: (there / name).stat().st_mode & 0o777 for name in ("deep", "deep/er", "own")}
+        assert modes == {"deep": 0o750, "deep/er": 0o711, "own": 0o755}
+        assert all((there / name).stat().st_mtime == 1_500_000_000 for name in modes)
+    finally:
+        subprocess.run(["umount", "-l", apart], check=True)
+    assert named(at / "from") == {"deep/c.tmp": b"c"} and not (at / "from/own").exists() and not (at / "from/deep/er").exists()
+
+
 def test_a_source_that_vanishes_meanwhile(stead, tmp_path):
     files = {f"f{i:02}": bytes([i]) * (1 << 20) for i in range(20)}
     write(tmp_path / "from", files)

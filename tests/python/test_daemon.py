@@ -170,6 +170,28 @@ def test_ctrl_c_ends_a_wait_and_not_the_transfer(node):
     assert t.wait(60).state == "finished" and (node.at / "to").read_bytes() == (node.at / "big").read_bytes()
 
 
+def test_ctrl_c_ends_a_check(node):
+    for folder in "one", "two":
+        (node.at / folder).mkdir()
+        for name in "a", "b", "c":
+            (node.at / folder / name).write_bytes(b"x" * 1000)
+    script = f"""
+        import stead
+        d = stead.daemon({str(node.path)!r})
+        print(d.check({str(node.at / "one")!r}, {str(node.at / "two")!r})["same"], flush=True)
+        d.check({str(node.at / "one")!r}, {str(node.at / "two")!r}, limit=1)
+    """
+    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert child.stdout.readline() == b"3\n"
+        time.sleep(1)
+        assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        assert b"KeyboardInterrupt" in child.communicate(timeout=60)[1]
+    finally:
+        child.kill()
+
+
 def test_a_child_that_was_forked_connects_anew(node):
     d = stead.daemon(node.path)
     child = os.fork()

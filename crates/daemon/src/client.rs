@@ -11,7 +11,7 @@ use stead_core::{BucketUrl, Error, Kind, Result};
 use stead_model::transfer::Remaining;
 use stead_stage::remote::{Part, Question, Reply};
 use stead_stage::{Checked, Persisted, Preview, Request, Standing, Status, Usage, fixed};
-use stead_stream::Patience;
+use stead_stream::{Patience, Stop};
 
 /// How long the daemon may think about an answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(90);
@@ -38,6 +38,8 @@ pub struct Client {
     process: u32,
     /// Of one that has less time than questions have otherwise.
     patience: Option<Patience>,
+    /// What ends questions that may take longer.
+    stop: Stop,
 }
 
 impl Client {
@@ -199,7 +201,8 @@ impl Client {
         let failed = |e: std::io::Error| Error::io("set up the connection to", path, e);
         stream.set_read_timeout(Some(ANSWERS_WITHIN)).map_err(failed)?;
         stream.set_write_timeout(Some(ANSWERS_WITHIN)).map_err(failed)?;
-        let first: serde_json::Value = read(&mut stream, path, far.as_deref(), patience)?;
+        let most = patience.map(|patience| patience.at_most(ANSWERS_WITHIN));
+        let first: serde_json::Value = read(&mut stream, path, far.as_deref(), most.as_ref())?;
         if let Some(failed) = first.get("failed") {
             let failed = serde_json::from_value::<crate::protocol::Failed>(failed.clone());
             return Err(failed.map_or_else(|_| odd(path, "an error"), Error::from));
@@ -214,8 +217,8 @@ impl Client {
             .with_hint("both should be of one version; STEAD_SOCKET=none does without it"));
         }
         let (path, process) = (path.to_owned(), std::process::id());
-        let patience = patience.cloned();
-        Ok(Client { stream, path, hello, here: None, far, open: false, process, patience })
+        let (patience, stop) = (patience.cloned(), Stop::default());
+        Ok(Client { stream, path, hello, here: None, far, open: false, process, patience, stop })
     }
 
     /// What the daemon says of itself.
@@ -241,11 +244,28 @@ impl Client {
 
     /// Asks for what may take longer.
     fn ask_within(&mut self, ask: &Ask, most: Duration) -> Result<Answer> {
-        let failed = |e: std::io::Error| Error::io("set up", "the connection", e);
-        self.stream.set_read_timeout(Some(most)).map_err(failed)?;
-        let answer = self.ask(ask);
-        self.stream.set_read_timeout(Some(ANSWERS_WITHIN)).map_err(failed)?;
-        answer
+        let patience = match &self.patience {
+            Some(patience) => patience.at_most(most),
+            None => Patience::new(most, self.stop.clone()),
+        };
+        self.say(ask)?;
+        self.answer_by(Some(&patience))
+    }
+
+    /// Does this while questions that may take hours end with the error that `stop` has: then the daemon stops, too, and the connection is of no
+    /// more use.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn until<T>(
+        &mut self,
+        stop: Stop,
+        work: impl FnOnce(&mut Client) -> Result<T>,
+    ) -> Result<T> {
+        let before = std::mem::replace(&mut self.stop, stop);
+        let done = work(self);
+        self.stop = before;
+        done
     }
 
     fn say(&mut self, ask: &Ask) -> Result<()> {
@@ -259,8 +279,12 @@ impl Client {
     }
 
     fn answer(&mut self) -> Result<Answer> {
-        let (far, patience) = (self.far.as_deref(), self.patience.as_ref());
-        let answer = read(&mut self.stream, &self.path, far, patience)?;
+        let patience = self.patience.as_ref().map(|patience| patience.at_most(ANSWERS_WITHIN));
+        self.answer_by(patience.as_ref())
+    }
+
+    fn answer_by(&mut self, patience: Option<&Patience>) -> Result<Answer> {
+        let answer = read(&mut self.stream, &self.path, self.far.as_deref(), patience)?;
         self.open = false;
         match answer {
             Answer::Failed(failed) => Err(failed.into()),
@@ -500,15 +524,14 @@ fn read<T: serde::de::DeserializeOwned>(
     }
 }
 
-/// Waits until something comes.
+/// Waits until something comes, as long as that may last.
 ///
 /// # Errors
 /// `Timeout` when the patience is over; that of what ends it.
 fn await_by(stream: &UnixStream, patience: &Patience) -> Result<()> {
-    let most = patience.at_most(ANSWERS_WITHIN);
-    while !socket::is_readable(stream, Some(most.share()))? {
-        most.check()?;
-        if most.left().is_zero() {
+    while !socket::is_readable(stream, Some(patience.share()))? {
+        patience.check()?;
+        if patience.left().is_zero() {
             return Err(Error::new(Kind::Timeout, "nothing has come in time"));
         }
     }
@@ -552,6 +575,29 @@ mod tests {
         assert!(client.is_gone());
         // Nothing was said: what comes would be taken for an answer by the process that has asked.
         assert!(!socket::is_readable(&far, Some(Duration::ZERO)).unwrap());
+    }
+
+    #[test]
+    fn what_takes_hours_is_given_up_when_that_is_asked() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let hello = serde_json::json!({
+            "protocol": PROTOCOL, "version": "0", "node": "n", "user": 0, "drained": false, "job": null
+        });
+        frame::write(&mut far, &hello).unwrap();
+        let mut client = Client::over(near, Path::new("/s"), None).unwrap();
+        let at = |text: &str| Location::parse(text, &|_| None).unwrap();
+        let request = Request {
+            action: Action::Sync,
+            sources: vec![at("/a/")],
+            target: Some(at("/b")),
+            options: Options::default(),
+        };
+        let stop = stead_core::Cancel::new();
+        stop.cancel();
+        let checked = client.until(stop.into(), |client| client.check(&request));
+        assert_eq!(checked.unwrap_err().kind(), Kind::Cancelled);
+        // The answer may come still: nobody asks anything else by it.
+        assert!(client.is_gone());
     }
 
     #[test]

@@ -95,9 +95,12 @@ impl Clients {
                 .ok_or_else(|| ended(&self.path))?,
         };
         let answer = question(&mut client);
-        let mut idle = self.idle();
-        if idle.1.len() < MOST_IDLE {
-            idle.1.push(client);
+        // The daemon goes on with what nobody waits for any more as long as there is the connection.
+        if !client.is_gone() {
+            let mut idle = self.idle();
+            if idle.1.len() < MOST_IDLE {
+                idle.1.push(client);
+            }
         }
         answer
     }

@@ -3,6 +3,7 @@
 use crate::errors::raise;
 use crate::fork;
 use crate::stage::{Asked, json, request};
+use crate::stream::{signals, unlocked};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +32,16 @@ impl Daemon {
     ) -> PyResult<T> {
         let inner = self.checked()?;
         py.detach(|| inner.ask(question)).map_err(raise)
+    }
+
+    /// The same, of what may take hours: a signal ends it.
+    fn ask_long<T: Send>(
+        &self,
+        py: Python<'_>,
+        question: impl FnOnce(&mut Client) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        let inner = self.checked()?;
+        unlocked(py, || inner.ask(|d| d.until(signals(), question)))
     }
 }
 
@@ -96,12 +107,12 @@ impl Daemon {
 
     /// What a request would do, as JSON.
     fn preview(&self, py: Python<'_>, asked: Asked) -> PyResult<String> {
-        self.ask(py, |d| json(&d.preview(&request(asked)?)?))
+        self.ask_long(py, |d| json(&d.preview(&request(asked)?)?))
     }
 
     /// How the target of a sync differs, as JSON.
     fn check(&self, py: Python<'_>, asked: Asked) -> PyResult<String> {
-        self.ask(py, |d| json(&d.check(&request(asked)?)?))
+        self.ask_long(py, |d| json(&d.check(&request(asked)?)?))
     }
 
     /// How far a transfer is, as JSON.

@@ -5,12 +5,12 @@ use crate::fork;
 use crate::request::seconds;
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 use stead::daemon::learn;
 use stead::stage::{
-    Means, Moving, Progress, Request, Stager as Inner, Watcher, dataspaces, ended_with, location,
-    state_folder, usage,
+    Means, Moving, Request, Stager as Inner, dataspaces, ended_with, location, state_folder, usage,
 };
 use stead::{Cancel, Error, Result};
 
@@ -133,27 +133,21 @@ impl Stager {
     /// What a request would do, as JSON.
     fn preview(&self, py: Python<'_>, asked: Asked) -> PyResult<String> {
         let inner = self.checked()?;
-        let preview = || {
+        beside(py, |cancel| {
             let request = request(asked)?;
             learn(inner, &request)?;
-            json(&inner.preview(&request, &Cancel::new())?)
-        };
-        py.detach(preview).map_err(raise)
+            json(&inner.preview(&request, cancel)?)
+        })
     }
 
-    /// How the target of a sync differs, as JSON. Stops at a signal while files are read.
+    /// How the target of a sync differs, as JSON.
     fn check(&self, py: Python<'_>, asked: Asked) -> PyResult<String> {
         let inner = self.checked()?;
-        let look = Look::default();
-        let done = py.detach(|| {
+        beside(py, |cancel| {
             let request = request(asked)?;
             learn(inner, &request)?;
-            json(&inner.check(&request, &look.cancel, Some(&look))?)
-        });
-        match look.raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(e) => Err(e),
-            None => done.map_err(raise),
-        }
+            json(&inner.check(&request, cancel, None)?)
+        })
     }
 
     /// How far a transfer is, as JSON.
@@ -175,19 +169,40 @@ impl Stager {
     }
 }
 
-/// Looks whether a signal has come as often as it is told how far something is, and stops that then.
-#[derive(Default)]
-struct Look {
-    cancel: Cancel,
-    raised: Mutex<Option<PyErr>>,
-}
-
-impl Watcher for Look {
-    fn progress(&self, _: &Progress) {
-        if let Err(e) = Python::attach(|py| py.check_signals()) {
-            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
-            self.cancel.cancel();
-        }
+/// Does what may read for hours in a thread of its own, while this one looks whether a signal has come, which ends it.
+fn beside<T: Send>(py: Python<'_>, work: impl FnOnce(&Cancel) -> Result<T> + Send) -> PyResult<T> {
+    let cancel = Cancel::new();
+    let mut raised = None;
+    let done = py.detach(|| {
+        let (tell, told) = mpsc::channel();
+        let token = &cancel;
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("stead-looks".into());
+            let begun = thread.spawn_scoped(scope, move || {
+                // It is waited for until then.
+                let _ = tell.send(work(token));
+            });
+            begun.map_err(|e| Error::limit(format!("no thread to look through files: {e}")))?;
+            loop {
+                match told.recv_timeout(LOOK) {
+                    Ok(done) => return done,
+                    Err(RecvTimeoutError::Timeout) if raised.is_none() => {
+                        raised = Python::attach(|py| py.check_signals()).err();
+                        if raised.is_some() {
+                            token.cancel();
+                        }
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return Err(Error::internal("a thread that looks through files panicked"));
+                    }
+                }
+            }
+        })
+    });
+    match raised {
+        Some(e) => Err(e),
+        None => done.map_err(raise),
     }
 }
 

@@ -40,6 +40,7 @@ impl Stager {
                 // Somebody may have begun to go on with it.
                 self.cancel_idle(id)?;
             } else {
+                self.journal().begins_anew(id)?;
                 return Ok(Some(id));
             }
         }
@@ -94,6 +95,7 @@ impl Stager {
             if known.state == State::Running {
                 journal.set_state(id, State::Interrupted, None, clock::unix())?;
             }
+            journal.begins_anew(id)?;
             if journal.go_on(id, after)? {
                 return Ok(Some(id));
             }

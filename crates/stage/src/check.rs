@@ -1,7 +1,6 @@
 //! How a target differs from a source: what a sync that compares files by their bytes would do, of which nothing is done.
 
 use crate::changes::{Changes, Does};
-use crate::compare::Purpose;
 use crate::job::Item;
 use crate::manager::{How, Stager};
 use crate::plan::Planned;
@@ -117,7 +116,7 @@ impl Stager {
             changes.note(&item);
             Ok(())
         };
-        let how = How { job, renames: false, again: false, purpose: Purpose::Check, cancel };
+        let how = How { strict: true, ..How::looks(job, cancel) };
         let planned = self.plan(&sync, &how, watcher, &mut note)?;
         Ok(Checked::of(changes, &planned))
     }

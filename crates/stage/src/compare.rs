@@ -9,7 +9,7 @@ use crate::copy::{Means, lock};
 use crate::drive::{OBJECTS_AT_ONCE, are_small};
 use crate::job::{Item, Task};
 use crate::limiter::{Limiter, flows};
-use crate::manager;
+use crate::manager::{self, How};
 use crate::pace::Pace;
 use crate::place::Place;
 use crate::remote::{Far, Told, Wanted};
@@ -228,17 +228,6 @@ pub(crate) struct Pair {
     pub(crate) size: u64,
 }
 
-/// What a comparison is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// A transfer that is under way.
-    Transfer,
-    /// To see what one would do.
-    Preview,
-    /// To see what differs.
-    Check,
-}
-
 /// How many files and bytes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Amount {
@@ -248,7 +237,8 @@ struct Amount {
 
 /// Compares the files of a plan.
 pub(crate) struct Comparer<'a> {
-    purpose: Purpose,
+    /// What cannot be read is an error.
+    strict: bool,
     cancel: &'a Cancel,
     watcher: Option<&'a dyn Watcher>,
     /// As many threads; as many for small files; as many where a side is elsewhere.
@@ -271,29 +261,41 @@ impl<'a> Comparer<'a> {
         request: &Request,
         means: &manager::Means,
         (large, small): (usize, usize),
-        purpose: Purpose,
-        cancel: &'a Cancel,
+        how: &How<'a>,
         watcher: Option<&'a dyn Watcher>,
     ) -> Result<Comparer<'a>> {
-        let touched = Touched::by_names(&means.spaces, &manager::fixed(request)?);
-        let shared = flows(&Bounds::of(means), &touched, purpose == Purpose::Transfer);
+        // Of what a transfer has had no turn for there may never be a part.
+        let touched = match how.held {
+            Some(held) => held.clone(),
+            None => Touched::by_names(&means.spaces, &manager::fixed(request)?),
+        };
+        let (bounds, looks) = (Bounds::of(means), how.held.is_none());
+        let shared = flows(&bounds, &touched, !looks);
+        // Who only looks has no part of what others on the node share, and is no faster than all of them may be.
+        let common = bounds.shared(&touched).filter(|(_, bound)| looks && bound.is_common);
+        let own = common.filter_map(|(_, bound)| bound.limit).chain(request.options.limit).min();
         let elsewhere = match means.threads {
             0 => OBJECTS_AT_ONCE,
             n => n.min(limits::MAX_THREADS),
         };
         Ok(Comparer {
-            purpose,
-            cancel,
+            strict: how.strict,
+            cancel: how.cancel,
             watcher,
             threads: [large, small, elsewhere],
             gentle: request.options.gentle || touch::gentle(&means.spaces, &touched),
-            limiter: Limiter::new(request.options.limit, shared),
+            limiter: Limiter::new(own, shared),
             pace: OnceCell::new(),
             watch: Watch::start(),
             done: Cell::default(),
             all: Cell::default(),
             told_at: Cell::new(0.0),
         })
+    }
+
+    /// The node that has the sources lets no more bytes a second be read.
+    pub(crate) fn keep_to(&mut self, limit: u64) {
+        self.limiter.keep_to(limit);
     }
 
     /// True of those files that have the same bytes in both folders, in order. What cannot be read, or changes meanwhile, has other ones:
@@ -352,6 +354,8 @@ impl<'a> Comparer<'a> {
             // Of those that differ the rest is read no more.
             let bytes = some.iter().fold(bytes, |n, file| n.saturating_add(file.size));
             self.done.set(Amount { files: files + some.len() as u64, bytes });
+            // Small ones are compared before anybody looks.
+            self.tell(0);
         }
         Ok(same)
     }
@@ -361,9 +365,9 @@ impl<'a> Comparer<'a> {
         let of_store = from.bucket().or(to.bucket()).is_some();
         match e.kind() {
             Kind::Changed | Kind::NotFound => true,
-            Kind::Permission => self.purpose != Purpose::Check,
+            Kind::Permission => !self.strict,
             // A store that fails does so with the next one, too.
-            Kind::Io | Kind::Usage => self.purpose != Purpose::Check && !of_store,
+            Kind::Io | Kind::Usage => !self.strict && !of_store,
             _ => false,
         }
     }
@@ -399,6 +403,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::sync::atomic::AtomicUsize;
     use stead_core::Location;
+    use stead_core::layout::Spaces;
 
     /// Notes how far it was told to be, and stops it at once if it is to.
     #[derive(Default)]
@@ -439,26 +444,31 @@ mod tests {
             Place::Folder(Folder::open(&self.dir.path().join(name)).unwrap())
         }
 
-        fn comparer<'a>(
-            &self,
-            options: Options,
-            purpose: Purpose,
-            cancel: &'a Cancel,
-            watcher: Option<&'a dyn Watcher>,
-        ) -> Comparer<'a> {
+        fn request(&self, options: Options) -> Request {
             let at = |name: &str| {
                 let path = self.dir.path().join(name).display().to_string();
                 Location::parse(&path, &|_| None).unwrap()
             };
             let (sources, target) = (vec![at("from")], Some(at("to")));
-            let request = Request { action: Action::Sync, sources, target, options };
-            let means = manager::Means::default();
-            Comparer::new(&request, &means, (3, 3), purpose, cancel, watcher).unwrap()
+            Request { action: Action::Sync, sources, target, options }
         }
 
-        fn same(&self, purpose: Purpose, files: &[(&str, u64)]) -> Result<Vec<bool>> {
+        fn comparer<'a>(
+            &self,
+            options: Options,
+            strict: bool,
+            cancel: &'a Cancel,
+            watcher: Option<&'a dyn Watcher>,
+        ) -> Comparer<'a> {
+            let request = self.request(options);
+            let means = manager::Means::default();
+            let how = How { strict, ..How::looks(None, cancel) };
+            Comparer::new(&request, &means, (3, 3), &how, watcher).unwrap()
+        }
+
+        fn same(&self, strict: bool, files: &[(&str, u64)]) -> Result<Vec<bool>> {
             let cancel = Cancel::new();
-            let comparer = self.comparer(Options::default(), purpose, &cancel, None);
+            let comparer = self.comparer(Options::default(), strict, &cancel, None);
             comparer.are_same(&self.place("from"), &self.place("to"), &pairs(files))
         }
     }
@@ -494,7 +504,7 @@ mod tests {
         zeros[(PIECE + 100_000) as usize..][..3].copy_from_slice(b"end");
         b.write("to/hole", &zeros);
         let files = [("large", size), ("other", size), ("small", 3), ("twin", 3), ("hole", size)];
-        let same = b.same(Purpose::Transfer, &files).unwrap();
+        let same = b.same(false, &files).unwrap();
         assert_eq!(same, [true, false, false, true, true]);
     }
 
@@ -507,9 +517,9 @@ mod tests {
         b.write("from/folder", b"abc");
         std::fs::create_dir(b.dir.path().join("to/folder")).unwrap();
         let files = [("gone", 3), ("longer", 3), ("folder", 3)];
-        assert_eq!(b.same(Purpose::Transfer, &files).unwrap(), [false; 3]);
+        assert_eq!(b.same(false, &files).unwrap(), [false; 3]);
         // It came and went: there is something else by now.
-        assert_eq!(b.same(Purpose::Check, &files[..2]).unwrap(), [false; 2]);
+        assert_eq!(b.same(true, &files[..2]).unwrap(), [false; 2]);
         if rustix::process::geteuid().is_root() {
             return;
         }
@@ -519,8 +529,8 @@ mod tests {
         let none = std::os::unix::fs::PermissionsExt::from_mode(0o000);
         std::fs::set_permissions(path, none).unwrap();
         let files = [("closed", 3)];
-        assert_eq!(b.same(Purpose::Preview, &files).unwrap(), [false]);
-        let e = b.same(Purpose::Check, &files).unwrap_err();
+        assert_eq!(b.same(false, &files).unwrap(), [false]);
+        let e = b.same(true, &files).unwrap_err();
         assert_eq!(e.kind(), Kind::Permission, "{e}");
     }
 
@@ -535,7 +545,7 @@ mod tests {
         let noted = Noted { stops: Some(cancel.clone()), ..Noted::default() };
         // So slowly that it is told before it is done.
         let slow = Options { limit: Some(1 << 20), ..Options::default() };
-        let comparer = b.comparer(slow, Purpose::Transfer, &cancel, Some(&noted));
+        let comparer = b.comparer(slow, false, &cancel, Some(&noted));
         let files = [("a", 4 << 20), ("a", 4 << 20), ("a", 4 << 20)];
         let e = comparer.are_same(&b.place("from"), &b.place("to"), &pairs(&files)).unwrap_err();
         assert_eq!(e.kind(), Kind::Cancelled, "{e}");
@@ -543,5 +553,59 @@ mod tests {
         let last = lock(&noted.last).unwrap();
         assert_eq!((last.planned, last.files, last.bytes, last.moved), (false, 3, 12 << 20, 0));
         assert!(last.bytes_done <= last.bytes && last.left == Remaining::default());
+    }
+
+    #[test]
+    fn who_watches_is_told_of_small_files_of_many_folders() {
+        let b = Both::new();
+        for name in ["from/a", "to/a"] {
+            b.write(name, b"small");
+        }
+        let (cancel, noted, watch) = (Cancel::new(), Noted::default(), Watch::start());
+        let comparer = b.comparer(Options::default(), false, &cancel, Some(&noted));
+        let (from, to, files) = (b.place("from"), b.place("to"), pairs(&[("a", 5)]));
+        while watch.seconds() < 5.0 && noted.told.load(Ordering::Relaxed) < 3 {
+            assert_eq!(comparer.are_same(&from, &to, &files).unwrap(), [true]);
+        }
+        assert!(noted.told.load(Ordering::Relaxed) >= 3);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_part_of_what_others_share_that_never_comes() {
+        let b = Both::new();
+        for name in ["from/a", "to/a"] {
+            b.write(name, b"small");
+        }
+        let path = b.dir.path().display();
+        let text = format!("[dataspace.shared]\npath = '{path}'\nlimit = \"1GB\"\n");
+        let spaces = || Spaces::parse(&text, &|_| None).unwrap();
+        let (spaces, common) = (spaces(), Some(spaces()));
+        let means = manager::Means { spaces, common, ..manager::Means::default() };
+        let (cancel, request) = (Cancel::new(), b.request(Options::default()));
+        let same = |held: Option<&Touched>| {
+            let how = How { held, ..How::looks(None, &cancel) };
+            let comparer = Comparer::new(&request, &means, (3, 3), &how, None).unwrap();
+            let same = comparer.are_same(&b.place("from"), &b.place("to"), &pairs(&[("a", 5)]));
+            assert_eq!(same.unwrap(), [true]);
+            comparer.limiter.is_bound()
+        };
+        // It was agreed after the transfer had its turn; who only looks keeps to what all may have together.
+        assert!(!same(Some(&Touched::default())) && same(None));
+    }
+
+    #[test]
+    fn another_node_may_have_it_slower() {
+        let b = Both::new();
+        let all = vec![7; 40_000];
+        for name in ["from/a", "to/a"] {
+            b.write(name, &all);
+        }
+        let (cancel, watch) = (Cancel::new(), Watch::start());
+        let mut comparer = b.comparer(Options::default(), false, &cancel, None);
+        comparer.keep_to(100_000);
+        let files = pairs(&[("a", 40_000); 3]);
+        let same = comparer.are_same(&b.place("from"), &b.place("to"), &files).unwrap();
+        // The last one waits for two others.
+        assert!(same == [true; 3] && watch.seconds() > 0.6, "{}", watch.seconds());
     }
 }

@@ -215,6 +215,30 @@ impl Journal {
         })
     }
 
+    /// When a transfer was begun first, in seconds since 1970; none of one that was not.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn began(&self, id: i64) -> Result<Option<f64>> {
+        self.with("read", |c| {
+            c.prepare_cached("SELECT started FROM transfer WHERE id = ?1 AND started IS NOT NULL")?
+                .query_row([id], |row| row.get(0))
+                .optional()
+        })
+    }
+
+    /// Somebody has asked for the same anew: one that is still to be planned begins when that is done.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn begins_anew(&self, id: i64) -> Result<()> {
+        self.with("write to", |c| {
+            c.prepare_cached("UPDATE transfer SET started = NULL WHERE id = ?1 AND ends IS NULL")?
+                .execute([id])
+        })
+        .map(|_| ())
+    }
+
     /// What is known of a transfer.
     ///
     /// # Errors

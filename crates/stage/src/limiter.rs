@@ -89,6 +89,11 @@ impl Limiter {
         Limiter { flows: own.into_iter().chain(shared).collect() }
     }
 
+    /// No more than this, either.
+    pub(crate) fn keep_to(&mut self, limit: u64) {
+        self.flows.push(Arc::new(Flow::new(limit.max(1) as f64)));
+    }
+
     /// True if there is a limit.
     pub(crate) fn is_bound(&self) -> bool {
         !self.flows.is_empty()

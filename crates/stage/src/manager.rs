@@ -2,7 +2,7 @@
 
 use crate::changes::Changes;
 use crate::clock::{self, Watch};
-use crate::compare::{Comparer, Purpose};
+use crate::compare::Comparer;
 use crate::drive::{Drive, OBJECTS_AT_ONCE, Stopped, pair};
 use crate::ends;
 use crate::enough::{enough, free, shares};
@@ -67,8 +67,21 @@ pub(crate) struct How<'a> {
     pub(crate) renames: bool,
     /// It was planned before, and some of it may be done.
     pub(crate) again: bool,
-    pub(crate) purpose: Purpose,
+    /// What cannot be read where files are compared is an error, and not another file.
+    pub(crate) strict: bool,
+    /// When it begins, in seconds since 1970.
+    pub(crate) began: f64,
+    /// What it has had its turn for; none for who only looks.
+    pub(crate) held: Option<&'a Touched>,
     pub(crate) cancel: &'a Cancel,
+}
+
+impl<'a> How<'a> {
+    /// For who only looks, now.
+    pub(crate) fn looks(job: Option<&'a str>, cancel: &'a Cancel) -> How<'a> {
+        let began = clock::unix();
+        How { job, renames: true, again: false, strict: false, began, held: None, cancel }
+    }
 }
 
 /// Takes transfers and does them, in this process.
@@ -276,8 +289,7 @@ impl Stager {
             changes.note(&item);
             Ok(())
         };
-        let how = How { job, renames: true, again: false, purpose: Purpose::Preview, cancel };
-        let planned = self.plan(request, &how, None, &mut note)?;
+        let planned = self.plan(request, &How::looks(job, cancel), None, &mut note)?;
         let sums = &planned.sums;
         let pair = pair(Some(&planned.source), planned.target.as_ref());
         let seen = pair.map_or(Ok(Default::default()), |pair| self.journal.seen(&pair))?;
@@ -329,18 +341,28 @@ impl Stager {
         sink: &mut dyn FnMut(Item) -> Result<()>,
     ) -> Result<Planned> {
         let (means, state) = (self.means(), Progressing::default());
-        let &How { job, renames, again, purpose, cancel } = how;
+        let &How { job, renames, again, began, cancel, .. } = how;
         let compare = match request.options.checksum {
-            true => {
-                let threads = self.threads();
-                Some(Comparer::new(request, &means, threads, purpose, cancel, watcher)?)
-            }
+            true => Some(Comparer::new(request, &means, self.threads(), how, watcher)?),
             false => None,
         };
         let (spaces, jobs) = (&means.spaces, &means.jobs);
         let nodes = self.nodes.as_ref();
-        Planner { spaces, nodes, request, job, jobs, cancel, renames, again, compare, sink, state }
-            .plan()
+        Planner {
+            spaces,
+            nodes,
+            request,
+            job,
+            jobs,
+            cancel,
+            renames,
+            again,
+            began,
+            compare,
+            sink,
+            state,
+        }
+        .plan()
     }
 
     /// Does a transfer, or what is left of it, until it ends. Gives what came of it: names that could not be done are in there. Where
@@ -480,8 +502,11 @@ impl Stager {
         watcher: Option<&dyn Watcher>,
         seated: &mut Seated,
     ) -> Result<bool> {
-        let purpose = Purpose::Transfer;
-        let how = How { job: None, renames: true, again: true, purpose, cancel };
+        let (job, held) = (self.journal.job(id)?, seated.touched.clone());
+        // However often it is planned: ages are those of when it was begun.
+        let began = self.journal.began(id)?.unwrap_or_else(clock::unix);
+        let how =
+            How { again: true, began, held: Some(&held), ..How::looks(job.as_deref(), cancel) };
         let mut resumed = known.ends.is_some();
         if resumed {
             self.journal.try_failed_again(id)?;
@@ -537,11 +562,9 @@ impl Stager {
         how: &How<'_>,
         watcher: Option<&dyn Watcher>,
     ) -> Result<()> {
-        let job = self.journal.job(id)?;
-        let how = How { job: job.as_deref(), ..*how };
         self.journal.plan_begin(id)?;
         let mut items = Vec::new();
-        let planned = self.plan(request, &how, watcher, &mut |item| {
+        let planned = self.plan(request, how, watcher, &mut |item| {
             items.push(item);
             if items.len() >= TOGETHER {
                 self.with_room(|| self.journal.plan_add(id, &items))?;
@@ -551,7 +574,7 @@ impl Stager {
         })?;
         if rules::counts_renames(&planned) {
             // As a copy it is known how much it is.
-            return self.planned(id, request, &How { renames: false, ..how }, watcher);
+            return self.planned(id, request, &How { renames: false, ..*how }, watcher);
         }
         self.with_room(|| self.journal.plan_add(id, &items))?;
         enough(&planned)?;

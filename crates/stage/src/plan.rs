@@ -8,7 +8,6 @@ mod walk;
 pub(crate) use walk::unfinished;
 
 use self::walk::{AT_ONCE, Found, Step, in_the_way};
-use crate::clock;
 use crate::compare::Comparer;
 use crate::ends::{self, Base, End, split};
 use crate::filter::Filter;
@@ -16,7 +15,7 @@ use crate::job::Item;
 use crate::journal::{Ends, Totals};
 use crate::pattern;
 use crate::place::Place;
-use crate::remote::Nodes;
+use crate::remote::{Far, Nodes};
 use crate::request::{Action, Request};
 use crate::rules::{self, Jobs, Rule};
 use std::collections::{HashMap, HashSet};
@@ -79,6 +78,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) renames: bool,
     /// It was planned before, and some of it may be done.
     pub(crate) again: bool,
+    /// Ages are counted back from here, in seconds since 1970.
+    pub(crate) began: f64,
     /// Where files of one size are compared by their bytes.
     pub(crate) compare: Option<Comparer<'a>>,
     pub(crate) sink: &'a mut dyn FnMut(Item) -> Result<()>,
@@ -133,7 +134,7 @@ impl Planner<'_> {
     /// two sources of one name; `Limit` where more would be removed than is to be; those of listing.
     pub(crate) fn plan(mut self) -> Result<Planned> {
         let request = self.request;
-        self.state.filter = Filter::new(&request.options)?.at(clock::unix());
+        self.state.filter = Filter::new(&request.options)?.at(self.began);
         let target = request
             .target
             .as_ref()
@@ -176,6 +177,10 @@ impl Planner<'_> {
         }
         // Before anything of it is looked at.
         rules::may_touch(from.iter().chain(&to), self.job, self.jobs)?;
+        let far = all.iter().filter_map(|(end, _)| end.folder.far().and_then(Far::limit)).min();
+        if let (Some(compare), Some(limit)) = (&mut self.compare, far) {
+            compare.keep_to(limit);
+        }
         let equal = |contents: bool| {
             contents || (!into && target.as_ref().is_some_and(|t| t.path.as_os_str().is_empty()))
         };

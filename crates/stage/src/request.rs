@@ -91,6 +91,13 @@ pub struct Options {
     pub files: Vec<String>,
 }
 
+impl Options {
+    /// True if files and links are left out by their size or their age.
+    pub(crate) fn measures(&self) -> bool {
+        [self.min_size, self.max_size, self.min_age, self.max_age].iter().any(Option::is_some)
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Options {

@@ -192,6 +192,26 @@ fn what_differs_is_told_and_nothing_is_changed() {
 }
 
 #[test]
+fn names_that_trees_have_in_common_are_the_same() {
+    let p = Place::new();
+    std::os::unix::fs::symlink("nowhere", p.path("from/dangles")).unwrap();
+    for name in ["dangles", "deep/large"] {
+        let _ = fs::remove_file(p.path("to").join(name));
+        fs::hard_link(p.path("from").join(name), p.path("to").join(name)).unwrap();
+    }
+    let found = p.stager.check(&p.sync("from", "to"), &Cancel::new(), None).unwrap();
+    assert!(found.is_same() && found.same == 5, "{found:?}");
+    assert_eq!(p.run(&p.sync("from/", "to")).unwrap().skipped, 5);
+}
+
+#[test]
+fn a_tree_is_not_held_against_itself() {
+    let p = Place::new();
+    let e = p.stager.check(&p.sync("from/", "from"), &Cancel::new(), None).unwrap_err();
+    assert_eq!(e.kind(), Kind::Usage, "{e}");
+}
+
+#[test]
 fn differences_are_counted_beyond_those_that_are_named() {
     let p = Place::new();
     for n in 0..600 {

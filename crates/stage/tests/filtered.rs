@@ -6,7 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Kind, Location, Result};
-use stead_stage::{Action, Does, Means, Options, Request, Stager, Status};
+use stead_stage::{
+    Action, Does, Means, Options, Progress, Request, Stager, State, Status, Watcher,
+};
 use tempfile::TempDir;
 
 struct Place {
@@ -95,7 +97,9 @@ fn what_is_excluded_does_not_come() {
 #[test]
 fn what_is_included_comes_alone_with_the_folders_that_it_lies_in() {
     let p = Place::new();
-    p.make("from/x/y/z.h5");
+    for name in ["x/y/z.h5", "x/y/none/v", "x/none/deep/v", "none/v"] {
+        p.make(&format!("from/{name}"));
+    }
     let status = p.run(&p.request(Action::Copy, &["deep/"], &["*.h5", "l?"])).unwrap();
     assert_eq!(p.names("to"), ["a.h5", "logs/", "logs/l1", "x/", "x/y/", "x/y/z.h5"]);
     // The target, three folders and three files.
@@ -272,6 +276,75 @@ fn files_are_taken_by_their_size_and_age() {
     assert!(p.path("from/a.h5").exists());
     let e = p.run(&measured(Action::Copy, (Some(2), Some(1)), (None, None))).unwrap_err();
     assert!(e.kind() == Kind::Usage && e.message().contains("--min-size"), "{e}");
+}
+
+#[test]
+fn ages_are_those_of_when_a_transfer_was_begun_however_often_it_is_planned() {
+    let p = Place::new();
+    let hours = |n: u64| std::time::Duration::from_secs(n * 3600);
+    let file = fs::File::options().write(true).open(p.path("from/a.h5")).unwrap();
+    file.set_modified(std::time::SystemTime::now() - hours(3)).unwrap();
+    // Whoever began it was killed two hours ago, before it was planned.
+    let begun = |to: &str| {
+        let mut request = p.request(Action::Copy, &[], &[]);
+        request.options.min_age = Some(2 * 3600);
+        let target =
+            Location { path: p.path(to).display().to_string(), ..request.sources[0].clone() };
+        request.target = Some(Location { inside: false, ..target });
+        let id = p.stager.submit(&request).unwrap();
+        let then = "UPDATE transfer SET state = 'interrupted', started = strftime('%s', 'now') - 7200 WHERE id = ?1";
+        let journal = rusqlite::Connection::open(p.path("state/transfers.db")).unwrap();
+        assert_eq!(journal.execute(then, [id]).unwrap(), 1);
+        (id, request)
+    };
+    let (id, _) = begun("to");
+    assert_eq!(p.stager.run(id, &Cancel::new(), None).unwrap().bytes_done, 0);
+    assert!(!p.path("to/a.h5").exists());
+    // Who asks for the same now means what is as old by now.
+    let (id, request) = begun("anew");
+    assert_eq!(p.stager.same(&request).unwrap(), Some(id));
+    p.stager.run(id, &Cancel::new(), None).unwrap();
+    assert_eq!(p.names("anew"), ["a.h5"]);
+}
+
+/// Writes a file anew as soon as files are compared.
+struct Writes(PathBuf);
+
+impl Watcher for Writes {
+    fn progress(&self, progress: &Progress) {
+        if !progress.planned {
+            fs::write(&self.0, "anew").unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_was_too_old_is_not_removed_where_somebody_writes_it_anew() {
+    let p = Place::new();
+    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(9 * 86_400);
+    let old = |name: &str, bytes: &[u8]| {
+        fs::create_dir_all(p.path(name).parent().unwrap()).unwrap();
+        fs::write(p.path(name), bytes).unwrap();
+        let file = fs::File::options().write(true).open(p.path(name)).unwrap();
+        file.set_modified(then).unwrap();
+    };
+    let large = vec![1; 300_000];
+    for name in ["from/deep/x", "from/deep/y", "to/deep/x", "to/deep/y"] {
+        old(name, &large);
+    }
+    for name in ["to/gone", "to/live"] {
+        old(name, b"own");
+    }
+    let mut sync = p.request(Action::Sync, &[], &[]);
+    // So slowly that somebody is told of it. What is only there was seen before.
+    let limit = Some(1 << 20);
+    let min_age = Some(86_400);
+    sync.options = Options { delete: true, checksum: true, min_age, limit, ..sync.options };
+    let id = p.stager.submit(&sync).unwrap();
+    let status = p.stager.run(id, &Cancel::new(), Some(&Writes(p.path("to/live")))).unwrap();
+    assert_eq!((status.state, status.failed), (State::Failed, 1), "{status:?}");
+    assert!(status.failures[0].error.contains("changed after it was to be"), "{status:?}");
+    assert!(!p.path("to/gone").exists() && fs::read(p.path("to/live")).unwrap() == b"anew");
 }
 
 #[test]

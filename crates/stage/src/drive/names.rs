@@ -36,6 +36,8 @@ impl Way<'_> {
 
     pub(super) fn removals(&self) -> Result<()> {
         let touched = RefCell::new(Touched::default());
+        // Whoever resumes it may come long after it was planned, and what has changed since may be of a size or an age that is not meant.
+        let careful = self.d.resumed || self.d.known.request.options.measures();
         let remove = |item: &Item, folders: bool| {
             let folder = match item.from {
                 TARGET => self.target(item, false),
@@ -56,7 +58,7 @@ impl Way<'_> {
                 Place::Folder(folder) => folder,
                 Place::Far(_) => return Err(Error::internal("a removal on another node")),
                 // Those of a bucket go together, below.
-                Place::Bucket(_) if !self.d.resumed => return Ok(()),
+                Place::Bucket(_) if !careful => return Ok(()),
                 Place::Bucket(_) => {
                     let meta = folder.meta(name)?;
                     let other = meta.is_some_and(|m| m.what == What::File && m.mtime != item.mtime);
@@ -66,8 +68,7 @@ impl Way<'_> {
             if folders {
                 folder.remove_folder(name)?;
             } else if let Some(meta) = folder.meta(name)? {
-                // Whoever resumes it may come long after it was planned.
-                let other = self.d.resumed && meta.mtime != item.mtime;
+                let other = careful && meta.mtime != item.mtime;
                 if meta.what == What::Folder || other {
                     return Err(changed());
                 }
@@ -150,7 +151,27 @@ impl Way<'_> {
             Err(Error::internal("moved to another file system"))
         };
         let ended = self.each(&[Task::Rename], false, true, rename, |_| self.settle(&touched));
-        if crosses.get() { Err(Stopped::CannotRename) } else { Ok(ended?) }
+        if crosses.get() {
+            self.take_back_folders()?;
+            return Err(Stopped::CannotRename);
+        }
+        Ok(ended?)
+    }
+
+    /// Folders that were made for what was to be renamed into them would be taken for those of somebody else by whoever plans anew: empty ones
+    /// go, and others get what their sources have.
+    fn take_back_folders(&self) -> Result<()> {
+        let take = |item: &Item| {
+            let target = match self.target(item, false) {
+                Err(e) if e.kind() == Kind::NotFound => return Ok(()),
+                target => target?,
+            };
+            match target.folder()?.remove_folder(item.name()) {
+                Err(e) if e.kind() == Kind::Usage => self.give(item, true),
+                done => done.map(|_| ()),
+            }
+        };
+        self.each(&[Task::Folder], true, false, take, |_| Ok(Vec::new()))
     }
 
     pub(super) fn links(&self) -> Result<()> {
@@ -306,6 +327,42 @@ impl Way<'_> {
         }
     }
 
+    /// Gives a folder what its source has; if something is still to come into it, as far as that can.
+    fn give(&self, item: &Item, waits: bool) -> Result<()> {
+        let target = self.target(item, true)?.enter(item.name())?;
+        let target = target.folder()?;
+        let may = |mode: u32| mode & 0o300 == 0o300 || !waits;
+        match self.source(item).and_then(|s| match item.source.file_name() {
+            Some(name) => s.enter(name),
+            None => Ok(s),
+        }) {
+            // A new one, since there was none.
+            Ok(Place::Bucket(_)) => {
+                meta::give_new_folder(target);
+                Ok(())
+            }
+            Ok(Place::Far(source)) => match source.attributes(OsStr::new("")) {
+                Ok((meta, attributes)) if may(meta.mode) => {
+                    let meta = stead_store::Meta { mtime: item.mtime, ..meta };
+                    meta::give_told(&attributes, &meta, target, target.shown())
+                }
+                Ok(_) => Ok(()),
+                Err(e) if self.d.resumed && e.kind() == Kind::NotFound => Ok(()),
+                Err(e) => Err(e),
+            },
+            Ok(Place::Folder(source)) => {
+                // Its own has changed where what lay in it was moved away.
+                let meta = stead_store::Meta { mtime: item.mtime, ..source.own_meta()? };
+                match may(meta.mode) {
+                    true => meta::give(&source, &meta, target, target.shown()),
+                    false => Ok(()),
+                }
+            }
+            Err(e) if self.d.resumed && e.kind() == Kind::NotFound => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
     /// What folders get in the end, those within others first. One in which something has failed gets it now as far as that can still come
     /// into it then, and again when that has come.
     pub(super) fn endings(&self) -> Result<()> {
@@ -316,40 +373,7 @@ impl Way<'_> {
             self.files.fetch_sub((all - done.len()) as u64, Ordering::Relaxed);
             Ok(Vec::new())
         };
-        let give = |item: &Item| {
-            let target = self.target(item, true)?.enter(item.name())?;
-            let target = target.folder()?;
-            let may = |mode: u32| mode & 0o300 == 0o300 || !open.targets.contains(&item.target);
-            match self.source(item).and_then(|s| match item.source.file_name() {
-                Some(name) => s.enter(name),
-                None => Ok(s),
-            }) {
-                // A new one, since there was none.
-                Ok(Place::Bucket(_)) => {
-                    meta::give_new_folder(target);
-                    Ok(())
-                }
-                Ok(Place::Far(source)) => match source.attributes(OsStr::new("")) {
-                    Ok((meta, attributes)) if may(meta.mode) => {
-                        let meta = stead_store::Meta { mtime: item.mtime, ..meta };
-                        meta::give_told(&attributes, &meta, target, target.shown())
-                    }
-                    Ok(_) => Ok(()),
-                    Err(e) if self.d.resumed && e.kind() == Kind::NotFound => Ok(()),
-                    Err(e) => Err(e),
-                },
-                Ok(Place::Folder(source)) => {
-                    // Its own has changed where what lay in it was moved away.
-                    let meta = stead_store::Meta { mtime: item.mtime, ..source.own_meta()? };
-                    match may(meta.mode) {
-                        true => meta::give(&source, &meta, target, target.shown()),
-                        false => Ok(()),
-                    }
-                }
-                Err(e) if self.d.resumed && e.kind() == Kind::NotFound => Ok(()),
-                Err(e) => Err(e),
-            }
-        };
+        let give = |item: &Item| self.give(item, open.targets.contains(&item.target));
         let is_open = |item: &Item| open.targets.contains(&item.target);
         self.each(&[Task::Folder], true, true, give, |done| left(done, &is_open))?;
         let is_open = |item: &Item| open.sources.contains(&(item.from, item.source.clone()));

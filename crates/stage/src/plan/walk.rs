@@ -82,9 +82,10 @@ impl Planner<'_> {
         first: Step,
     ) -> Result<()> {
         self.state.roots = (first.source.clone(), first.target.clone());
-        let mut steps = vec![first];
+        let (mut steps, mut above) = (vec![first], Vec::new());
         while let Some(step) = steps.pop() {
             self.cancel.check()?;
+            self.forget_ways(&mut above, Some(&step.target));
             let folder = base.below(&step.source)?;
             let to = match step.there {
                 true => Some(target.folder.below(&step.target)?),
@@ -99,7 +100,7 @@ impl Planner<'_> {
                 to.know()?;
             }
             let mut names: HashSet<OsString> = HashSet::new();
-            let mut empty = true;
+            let (mut empty, mut left_out) = (true, false);
             let way = step.source.strip_prefix(&self.state.roots.0).unwrap_or(&step.source);
             let listed = self.state.filter.listed_in(way);
             let is_listed = listed.is_some();
@@ -134,6 +135,7 @@ impl Planner<'_> {
                     }
                     let (path, target) = (step.source.join(&name), step.target.join(&name));
                     if !self.takes(&folder, &name, &path, &self.state.roots.0, &meta)? {
+                        left_out = true;
                         if delete {
                             names.insert(name);
                         }
@@ -164,8 +166,10 @@ impl Planner<'_> {
                 self.state.sums.skipped += 1;
             }
             let named = !step.source.as_os_str().is_empty() && folder.bucket().is_none();
-            // An empty one is not made where nothing that is meant lies in it: it is not moved, then.
-            let stays = empty && self.state.filter.picks();
+            // An empty one is not made where nothing that is meant lies in it: it is not moved, then, unless all that lay in it was before. One
+            // stays for what is left out, also if somebody takes that away meanwhile.
+            let before = self.is_second() && step.there;
+            let stays = left_out || (empty && self.state.filter.picks() && !before);
             if self.request.action == Action::Move && named && !stays {
                 let meta = folder.own_meta()?;
                 let name = step.source.file_name().unwrap_or_default().to_owned();
@@ -182,6 +186,7 @@ impl Planner<'_> {
                 self.item(Task::LeaveFolder, &found, false)?;
             }
         }
+        self.forget_ways(&mut above, None);
         Ok(())
     }
 
@@ -279,7 +284,9 @@ impl Planner<'_> {
         if let (Some(there), Some(to)) = (&there, to) {
             if is_one(there, &found.meta) {
                 // Trees may have files in common.
-                if self.request.action == Action::Sync && there.what == What::File {
+                if self.request.action == Action::Sync
+                    && matches!(there.what, What::File | What::Link)
+                {
                     self.state.sums.skipped += 1;
                     self.state.sums.same += 1;
                     return Ok(None);
@@ -500,6 +507,16 @@ impl Planner<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Nothing comes any more into folders that were walked through to their end, which those are that the next one does not lie in: there may be
+    /// millions of them.
+    fn forget_ways(&mut self, above: &mut Vec<PathBuf>, next: Option<&Path>) {
+        let is_over = |folder: &mut PathBuf| next.is_none_or(|next| !next.starts_with(&*folder));
+        while let Some(folder) = above.pop_if(is_over) {
+            self.state.ways.remove(&folder);
+        }
+        above.extend(next.map(Path::to_owned));
     }
 
     /// True of a name that is meant, by its way from the root of its tree.
