@@ -23,13 +23,19 @@ WIPED = "\x1b[H\x1b[2J"
 TOLD = re.compile(r"(\d+) %, [\d.]+ \w+ of 6\.0 MiB, (?:[01]/1 names, )?[\d.]+ \w+/s, [^\r\n]*? \([^\r\n]* to [^\r\n]*\) left")
 
 
+def is_set(fd: int) -> list:
+    """How a terminal is set up. The input has the speed of the output, whether its bits of `c_cflag` (CIBAUD) say so or are 0."""
+    iflag, oflag, cflag, *more = termios.tcgetattr(fd)
+    return [iflag, oflag, cflag & 0xFFFF, *more]
+
+
 class Terminal:
     """A terminal with a command on it, which has it alone."""
 
     def __init__(self, *words, env: dict, kind: str = "xterm"):
         self.ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
-        self.was = termios.tcgetattr(theirs)
+        self.was = is_set(theirs)
         self.process = subprocess.Popen(
             list(map(str, words)), env=env | {"TERM": kind}, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
             # Ctrl-C is for it.
@@ -201,7 +207,7 @@ class Top:
     def ends(self) -> int:
         """How it has ended. The terminal is as it was found."""
         code = self.shown.end()
-        assert termios.tcgetattr(self.shown.ours) == self.shown.was and leaves_a_cursor(self.shown.text), self.shown.text
+        assert is_set(self.shown.ours) == self.shown.was and leaves_a_cursor(self.shown.text), self.shown.text
         return code
 
 
@@ -242,7 +248,10 @@ def test_the_terminal_is_what_it_was_however_top_ends(daemon, terminal, how):  #
 SHELL = """
 import os, signal, subprocess, sys, termios
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-was = termios.tcgetattr(0)
+def is_set():
+    iflag, oflag, cflag, *more = termios.tcgetattr(0)
+    return iflag, oflag, cflag & 0xFFFF, more
+was = is_set()
 def foreground():
     os.setpgid(0, 0)
     os.tcsetpgrp(0, os.getpid())
@@ -250,11 +259,11 @@ def foreground():
 job = subprocess.Popen(sys.argv[1:], preexec_fn=foreground)
 _, how = os.waitpid(job.pid, os.WUNTRACED)
 assert os.WIFSTOPPED(how), how
-print("stopped", termios.tcgetattr(0) == was, flush=True)
+print("stopped", is_set() == was, flush=True)
 os.tcsetpgrp(0, job.pid)
 os.kill(job.pid, signal.SIGCONT)
 _, how = os.waitpid(job.pid, 0)
-print("ended", how, termios.tcgetattr(0) == was, flush=True)
+print("ended", how, is_set() == was, flush=True)
 """
 
 
