@@ -668,7 +668,9 @@ def test_the_protocol_is_as_it_is_described(daemon):
     streams = []
     for questions, answer in rows:
         for question in re.findall(r"`([^`]*)`", questions):
-            question = json.loads(question.replace('"request": R', '"request": ' + json.dumps(here)))
+            # What is checked is a sync.
+            of = here | {"action": "sync"} if '"check"' in question else here
+            question = json.loads(question.replace('"request": R', '"request": ' + json.dumps(of)))
             if "stream" in question:
                 streams.append(Program(daemon.path))
             got = (streams[-1] if "stream" in question else program).ask(question)
