@@ -69,6 +69,13 @@ gather() {
 }
 trap 'kill "${aside_pid[@]}" 2>/dev/null || true' EXIT
 
+# How all steps so far have ended: also of those before one without which no other can be.
+tell() {
+  say "summary"
+  printf '%s\n' "${summary[@]}"
+  [ "$failed" = 0 ] || printf '\n%d step(s) failed; their output is in .build/logs\n' "$failed"
+}
+
 # How many tests a log tells of, skipped ones named, and sections of a benchmark, of which some need what is not installed.
 count() {
   awk '/^test result:/ { for (i = 2; i <= NF; i++) { if ($i == "passed;") p += $(i-1);
@@ -119,7 +126,7 @@ step "linked libraries" linked
 gather "unit and property"
 had=$failed
 gather "packages"
-[ "$failed" = "$had" ] || die "the Python packages of the tests could not be installed" "run: scripts/setup.sh test"
+[ "$failed" = "$had" ] || { tell; die "the Python packages of the tests could not be installed" "run: scripts/setup.sh test"; }
 step "test data" "$PYTHON" scripts/fetch_flights.py "$BUILD/data"
 # Compilers, Valgrind and most kernels on small files keep one core busy: as many tests at a time as there are cores, up to 8.
 step "oracles" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/oracle
@@ -170,10 +177,6 @@ if [ "$level" = all ]; then
   fi
 fi
 
-say "summary"
-printf '%s\n' "${summary[@]}"
-if [ "$failed" -gt 0 ]; then
-  printf '\n%d step(s) failed; their output is in .build/logs\n' "$failed"
-  exit 1
-fi
+tell
+[ "$failed" = 0 ] || exit 1
 printf '\nall passed in %d min %d s\n' $((SECONDS / 60)) $((SECONDS % 60))

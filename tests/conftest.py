@@ -5,14 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from support import DATA, ROOT, Stead, command
+from support import DATA, ROOT, Stead, command, sweep
 
 # What a test hands to a daemon it hands to its own one.
 os.environ["STEAD_SOCKET"] = "none"
+
+
+def pytest_sessionstart(session) -> None:
+    # Once for all workers.
+    if not hasattr(session.config, "workerinput"):
+        sweep(*{Path("/dev/shm"), Path("/tmp"), Path(tempfile.gettempdir())})
 
 
 def is_large(value) -> bool:

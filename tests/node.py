@@ -45,7 +45,7 @@ class Node:
 def node() -> Iterator[Node]:
     """With a daemon that listens, and the folder `from` and the file `big`, of 24 MiB, to be staged."""
     # The path of a socket is to be short.
-    at = Path(tempfile.mkdtemp(prefix="stead-", dir="/tmp"))
+    at = Path(tempfile.mkdtemp(dir="/tmp"))
     (at / "from" / "deep").mkdir(parents=True)
     for i, size in enumerate([0, 5, 4096]):
         (at / "from" / "deep" / f"f{i}").write_bytes(bytes([i]) * size)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import socket
 import struct
 import subprocess
+import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +22,26 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / ".build" / "data"
 #: Tests that take long and say of more cases what others say are for `make test-all`.
 in_all = pytest.mark.skipif(os.environ.get("STEAD_TESTS") != "all", reason="it is of make test-all")
+#: Tests make folders in memory, and such as have short names, outside of their own ones. Each has the number of its process in its name.
+tempfile.template = f"stead-p{os.getpid()}-"
+MADE = re.compile(r"stead-p(\d+)-[a-z0-9_]{8}|stead-(?:test|test-ranks|campaign)-(\d+)")
 SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+
+def sweep(*tops: Path) -> None:
+    """Removes what tests have left there that were killed: only what has such a name, is this user's, and is of no process that lives."""
+    mounted = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for path in (path for top in tops if top.is_dir() for path in top.iterdir()):
+        made = MADE.fullmatch(path.name)
+        if made is None or Path(f"/proc/{made[1] or made[2]}").exists() or any(at.startswith(str(path)) for at in mounted):
+            continue
+        with suppress(OSError):
+            if path.lstat().st_uid != os.geteuid():
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
 
 
 def repeats(does: bool) -> None:

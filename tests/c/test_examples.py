@@ -74,7 +74,7 @@ def test_programs_of_the_documents(installed, flights, tmp_path, block):
     program = installed.compile(source, tmp_path)
     if "stead_daemon" not in block.text:
         # What streams there are of this user is nothing to them.
-        with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="stead-test-") as memory:
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
             (tmp_path / "own.toml").write_text(f'[dataspace.memory]\npath = "{memory}"\n')
             assert run(program, cwd=tmp_path, env={**installed.env, "STEAD_CONFIG": str(tmp_path / "own.toml")}) != ""
         return

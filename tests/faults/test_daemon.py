@@ -130,7 +130,7 @@ class Daemon:
 @pytest.fixture
 def daemon():
     # Other users cannot look into the folders of tests.
-    at = Path(tempfile.mkdtemp(prefix="stead-daemon-", dir="/tmp"))
+    at = Path(tempfile.mkdtemp(dir="/tmp"))
     at.chmod(0o755)
     one = Daemon(at)
     yield one

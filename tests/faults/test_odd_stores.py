@@ -237,6 +237,27 @@ def test_lists_of_many_pages(store, stage):
     assert store.objects("bkt") == {} and store.seen.count("list") >= 2
 
 
+def test_listed_names_are_asked_for_several_at_a_time(store, stage, tmp_path):
+    files = {f"d/f{i}": b"%d" % i for i in range(48)}
+    for name, data in files.items():
+        store.put("bkt", f"run/{name}", data)
+    lock, asked = threading.Lock(), [0, 0]
+
+    def slow(number: int, kind: str) -> None:
+        if kind == "head":
+            with lock:
+                asked[:] = asked[0] + 1, max(asked[1], asked[0] + 1)
+            time.sleep(0.1)
+            with lock:
+                asked[0] -= 1
+
+    store.rule = slow
+    write(tmp_path, {"list": "".join(f"{name}\n" for name in files).encode()})
+    stage("s3://bkt/run", tmp_path / "to", "--files-from", tmp_path / "list", "--threads", 1)
+    assert named(tmp_path / "to") == files
+    assert 4 <= asked[1] <= 16
+
+
 @pytest.mark.parametrize("tokens", ["AAAA", "ABAB"])
 def test_lists_without_an_end(store, stage, tmp_path, tokens):
     count = iter(range(1_000_000))

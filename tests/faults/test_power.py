@@ -109,7 +109,7 @@ def power(blank):
 
     def make(options: str = OPTIONS[0]) -> Power:
         # Short, as sockets have short names.
-        made.append(Power(Path(tempfile.mkdtemp(prefix="stead-power-", dir="/tmp")), blank, options))
+        made.append(Power(Path(tempfile.mkdtemp(dir="/tmp")), blank, options))
         return made[-1]
 
     yield make

@@ -209,7 +209,7 @@ def test_keys_of_a_profile(safe, stage_with, tmp_path):
     home, url = tmp_path / "home", safe.env["AWS_ENDPOINT_URL"]
     keys = "aws_access_key_id = {}\naws_secret_access_key = kept-to-itself\n".format
     config = f"[profile site]\nregion = eu-central-1\nendpoint_url = {url}\n"
-    config += "[profile role]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = default\n"
+    config += "[profile role]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = default\nregion = us-west-2\n"
     credentials = f"[default]\n{keys('OTHER')}\n[site]\n{keys('OFSITE')}aws_session_token = a-token\n"
     write(home / ".aws", {"credentials": credentials.encode(), "config": config.encode()})
     write(tmp_path, {"f": b"f", "keys": f"[default]\n{keys('ELSEWHERE')}".encode()})
@@ -231,6 +231,11 @@ def test_keys_of_a_profile(safe, stage_with, tmp_path):
     assert signed_by(plain, AWS_ENDPOINT_URL=url, **elsewhere)["key"] == "ELSEWHERE"
     # What the environment has goes first.
     assert signed_by(safe, HOME=str(home), AWS_PROFILE="site")["key"] == "testing"
+    # And each setting by itself: what it does not say is that of the profile, whose keys nobody needs then.
+    mine = {name: safe.env[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    assert signed_by(plain, AWS_PROFILE="site", **mine) == {"key": "testing", "region": "eu-central-1", "token": ""}
+    assert signed_by(plain, AWS_PROFILE="site", AWS_REGION="eu-west-1", **mine)["region"] == "eu-west-1"
+    assert signed_by(plain, AWS_PROFILE="role", AWS_ENDPOINT_URL=url, **mine) == {"key": "testing", "region": "us-west-2", "token": ""}
     said = stage_with(plain, *go, code=2, AWS_PROFILE="role")
     assert "role_arn" in said and "aws configure export-credentials --profile role" in said, said
     assert "no profile 'none'" in stage_with(plain, *go, code=2, AWS_PROFILE="none")

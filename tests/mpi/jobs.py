@@ -23,7 +23,7 @@ PATIENT = {"STEAD_PEER_SILENCE_S": "30"}
 HASTY = {"STEAD_PEER_SILENCE_S": "8"}
 LENGTH = 8_000_003
 # All jobs of a user have one folder of Open MPI's unless they are told otherwise, and it is made and taken away without regard for others.
-SESSIONS = tempfile.mkdtemp(prefix="ompi-")
+SESSIONS = tempfile.mkdtemp()
 os.chmod(SESSIONS, 0o755)
 atexit.register(shutil.rmtree, SESSIONS, ignore_errors=True)
 os.environ["OMPI_MCA_orte_tmpdir_base"] = os.environ["PRTE_MCA_prte_tmpdir_base"] = SESSIONS
@@ -42,7 +42,8 @@ def launch(mpi: str, ranks: int, *options: str) -> list[str]:
         mpirun = "mpirun"
     # Devices of a lab may be gone before an MPI, which looks at all there are, has come to them.
     if mpi == "openmpi":
-        own = tempfile.mkdtemp(dir=SESSIONS)
+        # Short, as sockets have short names.
+        own = tempfile.mkdtemp(prefix="", dir=SESSIONS)
         os.chmod(own, 0o1777)
         few = ["--mca", "orte_tmpdir_base", own, "--oversubscribe", "--allow-run-as-root", "--mca", "mpi_yield_when_idle", "1", "--mca", "btl_tcp_if_include", "lo"]
         return [mpirun, *few, *options, "-n", str(ranks)]

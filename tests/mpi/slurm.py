@@ -147,7 +147,7 @@ class Slurm:
     def __init__(self) -> None:
         self.jobs: list[Job] = []
         self.numbers = itertools.count()
-        self.folder = Path(tempfile.mkdtemp(prefix="stead-slurm-"))
+        self.folder = Path(tempfile.mkdtemp())
         for name in ["state", *(f"{node}/tmp" for node in NODES)]:
             (self.folder / name).mkdir(parents=True)
         (self.folder / "slurm.conf").write_text(configuration(self.folder))

@@ -41,6 +41,7 @@ def tool(mpi, tmp_path_factory):
     calls = [
         ("Isend", f"const void *b, {common}", "b, n, t, r, tag, c, q"),
         ("Irecv", f"void *b, {common}", "b, n, t, r, tag, c, q"),
+        ("Comm_set_errhandler", "MPI_Comm c, MPI_Errhandler h", "c, h"),
     ]
     code.write_text("""
     #define _GNU_SOURCE
@@ -187,8 +188,10 @@ def test_a_call_of_mpi_that_fails_is_an_error_for_all_and_nobody_hangs(mpi, file
     assert any("MPI cannot" in text for _, _, text in told), out
 
 
-def test_a_rank_that_gets_no_thread_is_an_error_for_all_and_the_next_time_works(mpi, file, tool):
-    given = ["env", f"LD_PRELOAD={tool}", "FAIL_CALL=pthread_create", "FAIL_AFTER=0"]
+@pytest.mark.parametrize("call", ["pthread_create", "Comm_set_errhandler"])
+def test_a_rank_that_cannot_take_part_is_an_error_for_all_and_the_next_time_works(mpi, file, tool, call):
+    repeats(mpi == "mpich" and call != "pthread_create")
+    given = ["env", f"LD_PRELOAD={tool}", f"FAIL_CALL={call}", "FAIL_AFTER=0"]
     assert run([*launch(mpi, 3), *given, BUILT / mpi / "ranks", "thread", file]).count("told") == 3
 
 

@@ -133,7 +133,7 @@ class Pool:
 
 @pytest.fixture(scope="module")
 def pool():
-    at = Path(tempfile.mkdtemp(prefix="stead-pool-", dir="/tmp"))
+    at = Path(tempfile.mkdtemp(dir="/tmp"))
     one = Pool(at, 3)
     one.begin()
     yield one
@@ -149,7 +149,7 @@ def over(request):
         return
     if not (BUILT / request.param / "stead").exists():
         pytest.skip(f"there is no command with {request.param}: COMMANDS=all scripts/mpi.sh builds it, as make test-all does")
-    at = Path(tempfile.mkdtemp(prefix="stead-pool-", dir="/tmp"))
+    at = Path(tempfile.mkdtemp(dir="/tmp"))
     one = Pool(at, 3, mpi=request.param)
     try:
         one.begin()
@@ -348,7 +348,7 @@ def test_workers_that_are_killed_lose_nothing(pool):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="several users are there for root only")
 def test_another_node_reads_with_the_rights_of_the_same_user():
-    at = Path(tempfile.mkdtemp(prefix="stead-pool-", dir="/tmp"))
+    at = Path(tempfile.mkdtemp(dir="/tmp"))
     at.chmod(0o755)
     pool = Pool(at, 2, everybody=True)
     user = pwd.getpwnam("nobody").pw_uid
@@ -383,7 +383,7 @@ def beside_a_store():
     pytest.importorskip("moto")
     from stores import Store
 
-    at, store = Path(tempfile.mkdtemp(prefix="stead-pool-", dir="/tmp")), Store()
+    at, store = Path(tempfile.mkdtemp(dir="/tmp")), Store()
     store.anew("bkt")
     one = Pool(at, 2, more=store.env)
     with open(at / "config" / "stead" / "stead.toml", "a") as file:
@@ -460,7 +460,7 @@ def test_one_name_is_of_one_node(tmp_path):
 @pytest.fixture
 def memories(pool):
     """A memory for each node."""
-    made = [tempfile.mkdtemp(prefix=f"stead-pool-n{rank}-", dir="/dev/shm") for rank in range(pool.size)]
+    made = [tempfile.mkdtemp(dir="/dev/shm") for rank in range(pool.size)]
     for rank, path in enumerate(made):
         pool.run(rank, "dataspace", "add", "memory", f"path={path}", verb="admin")
     yield made

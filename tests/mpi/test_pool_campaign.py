@@ -21,7 +21,7 @@ LONG = "STEAD_CRASHES" in os.environ
 @pytest.fixture(scope="module")
 def pool():
     """Of two nodes, on this machine."""
-    at = Path(tempfile.mkdtemp(prefix="stead-pool-", dir="/tmp"))
+    at = Path(tempfile.mkdtemp(dir="/tmp"))
     one = Pool(at, 2)
     one.begin()
     yield one

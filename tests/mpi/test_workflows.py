@@ -29,7 +29,7 @@ MELT = EXAMPLES / "workflows" / "lammps_msd"
 @pytest.fixture
 def memory():
     """A folder in memory in which nothing may be left."""
-    with tempfile.TemporaryDirectory(prefix="stead-test-", dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         yield Path(folder)
         left = [name for _, folders, files in os.walk(Path(folder) / f".streams-{os.getuid()}") for name in folders + files]
         assert left == []

@@ -232,7 +232,7 @@ def test_dataspaces_of_administrators_are_known_to_programs(node, tmp_path, monk
 def test_a_daemon_that_does_not_answer_is_none_for_names_of_files(tmp_path, monkeypatch):
     pytest.importorskip("fsspec")
     (tmp_path / "fast").mkdir()
-    with tempfile.TemporaryDirectory(prefix="stead-", dir="/tmp") as short, socket.socket(socket.AF_UNIX) as silent:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short, socket.socket(socket.AF_UNIX) as silent:
         silent.bind(f"{short}/s")
         silent.listen()
         monkeypatch.setenv("STEAD_SOCKET", f"{short}/s")

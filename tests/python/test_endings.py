@@ -79,7 +79,7 @@ TAIL = """
 @pytest.fixture
 def ends(tmp_path):
     """Runs a program to its end, and gives what it has said."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="stead-test-") as memory:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
         own = Path(memory) / "own"
         own.mkdir(0o700)
         (tmp_path / "big").write_bytes(os.urandom(1 << 20) * 8)

@@ -300,7 +300,7 @@ def _sum(space) -> float:
 @pytest.mark.parametrize("first", ["simulation", "analysis"])
 def test_the_programs_of_the_page_begin_in_any_order(tmp_path, first):
     config = tmp_path / "stead.toml"
-    with tempfile.TemporaryDirectory(prefix="stead-test-", dir="/dev/shm") as memory:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
         config.write_text(f'[dataspace.memory]\npath = "{memory}"\n')
         env = os.environ | {"STEAD_CONFIG": str(config)}
         both = {}
@@ -314,7 +314,7 @@ def test_the_programs_of_the_page_begin_in_any_order(tmp_path, first):
 
 def test_the_command_shows_watches_and_removes(tmp_path):
     config = tmp_path / "stead.toml"
-    with tempfile.TemporaryDirectory(prefix="stead-test-", dir="/dev/shm") as memory:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
         config.write_text(f'[dataspace.memory]\npath = "{memory}"\n')
         env = os.environ | {"STEAD_CONFIG": str(config), "STEAD_SOCKET": "none"}
 
@@ -369,7 +369,7 @@ def test_the_command_shows_watches_and_removes(tmp_path):
 def test_who_has_seen_enough_of_a_stream_ends_the_watch(tmp_path):
     """As `stead stream watch sim | head -1`, with steps that still come."""
     config = tmp_path / "stead.toml"
-    with tempfile.TemporaryDirectory(prefix="stead-test-", dir="/dev/shm") as memory:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
         config.write_text(f'[dataspace.memory]\npath = "{memory}"\n')
         env = os.environ | {"STEAD_CONFIG": str(config)}
         words = [command(), "stream", "watch", "sim", "--format", "json"]
@@ -399,7 +399,7 @@ def test_who_has_seen_enough_of_a_stream_ends_the_watch(tmp_path):
 
 def test_streams_that_cannot_be_looked_at_are_listed_with_the_others(tmp_path):
     config = tmp_path / "stead.toml"
-    with tempfile.TemporaryDirectory(prefix="stead-test-", dir="/dev/shm") as memory:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
         config.write_text(f'[dataspace.memory]\npath = "{memory}"\n')
         env = os.environ | {"STEAD_CONFIG": str(config)}
 
@@ -503,7 +503,7 @@ def test_streams_of_several_programs_keep_to_one_budget(tmp_path):
             with w.step():
                 w.put("T", np.zeros(2 << 20, "u1"))
     """
-    with tempfile.TemporaryDirectory(prefix="stead-test-", dir="/dev/shm") as memory:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
         config.write_text(f'[dataspace.memory]\npath = "{memory}"\nmemory = true\nsize = "4MiB"\n')
         env = os.environ | {"STEAD_CONFIG": str(config)}
 

@@ -22,7 +22,7 @@ PATIENCE = 60
 @pytest.fixture
 def space():
     """A dataspace `memory` of the test's own, in memory."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="stead-test-") as folder:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         own = Path(folder) / "own"
         own.mkdir(0o700)
         yield {"memory": str(own)}

@@ -54,6 +54,7 @@ fn named<'n>(
     known: &Spaces,
     names: impl IntoIterator<Item = &'n str>,
 ) -> Result<Spaces> {
+    // Everybody has `memory`, also who asks nobody: regions and streams of a program are to lie where its transfers look for them.
     let unknown = |name: &&str| !known.has(name) && !BucketUrl::is_scheme(name);
     let names: BTreeSet<&str> = names.into_iter().filter(unknown).collect();
     let Some(first) = names.first() else { return Ok(Spaces::default()) };

@@ -147,12 +147,12 @@ impl Mpi {
         let ready = hooked.and(thread);
         raw::meet(communicator, options.meeting)?;
         let comm = Comm::like(communicator)?;
-        let (rank, size) = comm.rank_and_size()?;
-        let first = comm.first_of_node()?;
-        // The others wait for this rank, also if it cannot.
-        let all = comm.all(ready.is_ok())?;
-        let thread = match ready {
-            Ok(thread) if all => thread,
+        let place = comm.return_errors().and_then(|()| comm.rank_and_size());
+        let ready = ready.and_then(|thread| Ok((thread, place?)));
+        // The others wait for this rank, also if it cannot: before anything that MPI waits for without an end.
+        let all = comm.all(ready.is_ok(), options.meeting)?;
+        let (thread, (rank, size)) = match ready {
+            Ok(ready) if all => ready,
             failed => {
                 comm.free()?;
                 failed?;
@@ -160,6 +160,7 @@ impl Mpi {
                     .with_hint("it has an error of its own"));
             }
         };
+        let first = comm.first_of_node()?;
         let post = Arc::new(Post::new(rank, size));
         let progress = Progress::new(comm, post.clone(), options.silence);
         // It waits for this.

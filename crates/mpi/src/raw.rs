@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
-use stead_core::{Error, Kind, Result, limits};
+use stead_core::{Error, Kind, Result};
 
 pub use ffi::MPI_Comm;
 
@@ -251,8 +251,6 @@ pub(crate) fn keep(theirs: MPI_Comm, fabric: Arc<Ranks>) -> Result<()> {
     })
 }
 
-/// Ranks that have come together say something once more within this time.
-const TOGETHER: Duration = Duration::from_secs(limits::PEER_DEADLINE_S);
 /// How long it is slept at first, and at last, between two looks whether all ranks have come.
 const SOON: Duration = Duration::from_micros(20);
 const LATER: Duration = Duration::from_millis(2);
@@ -404,7 +402,8 @@ unsafe impl Send for Comm {}
 unsafe impl Sync for Comm {}
 
 impl Comm {
-    /// The same ranks, without attributes, with errors that are returned. Collective.
+    /// The same ranks, without attributes. Collective: MPI waits for all without an end, and has no other call for it, so that they are to
+    /// have met just before.
     pub(crate) fn like(theirs: MPI_Comm) -> Result<Comm> {
         usable(theirs)?;
         let (mut rank, mut ours) = (0, theirs);
@@ -413,11 +412,14 @@ impl Comm {
             check(ffi::MPI_Comm_rank(theirs, &mut rank), "tell the rank")?;
             check(ffi::MPI_Comm_split(theirs, 0, rank, &mut ours), "duplicate a communicator")?;
         }
-        let ours = Comm(ours);
+        Ok(Comm(ours))
+    }
+
+    /// Has errors returned.
+    pub(crate) fn return_errors(&self) -> Result<()> {
         // SAFETY: a valid communicator and a constant.
-        let code = unsafe { ffi::MPI_Comm_set_errhandler(ours.0, ffi::RSMPI_ERRORS_RETURN) };
-        check(code, "set an error handler")?;
-        Ok(ours)
+        let code = unsafe { ffi::MPI_Comm_set_errhandler(self.0, ffi::RSMPI_ERRORS_RETURN) };
+        check(code, "set an error handler")
     }
 
     /// This rank and the number of ranks.
@@ -431,14 +433,16 @@ impl Comm {
         Ok((positive(rank)?, positive(size)?))
     }
 
-    /// True if all ranks say so. Collective.
-    pub(crate) fn all(&self, mine: bool) -> Result<bool> {
-        // They are in what follows this, so that they come soon, or MPI fails.
-        let [all, _] = least(self.0, READY, [i64::from(mine), 0], TOGETHER)?;
+    /// True if all ranks say so, who are to come within this time. Collective.
+    ///
+    /// # Errors
+    /// Those of [`least`].
+    pub(crate) fn all(&self, mine: bool, within: Duration) -> Result<bool> {
+        let [all, _] = least(self.0, READY, [i64::from(mine), 0], within)?;
         Ok(all != 0)
     }
 
-    /// The least rank of those that share memory with this one. Collective.
+    /// The least rank of those that share memory with this one. Collective, and without an end as [`Comm::like`].
     pub(crate) fn first_of_node(&self) -> Result<usize> {
         let (rank, _) = self.rank_and_size()?;
         let mine = int(rank)?;
@@ -457,7 +461,7 @@ impl Comm {
         positive(least)
     }
 
-    /// Frees it, which all ranks must do.
+    /// Frees it, which all ranks must do: MPI may wait for them without an end.
     pub(crate) fn free(mut self) -> Result<()> {
         // SAFETY: a valid communicator that nobody uses any more.
         check(unsafe { ffi::MPI_Comm_free(&mut self.0) }, "free a communicator")

@@ -16,8 +16,8 @@ use stead_store::{Bucket, FileTime, Folder, Meta, Object, What, tier};
 
 /// Names that are asked for at a time.
 const PAGE: usize = 1000;
-/// Objects that are asked for their times at once: each is a question of its own.
-const TIMES_AT_ONCE: usize = 16;
+/// Objects that are asked for at once where each is a question of its own.
+const ASKED_AT_ONCE: usize = 16;
 /// Names of a target that are kept: with more of them, each is asked for.
 const MOST_KNOWN: usize = 1 << 20;
 
@@ -135,10 +135,15 @@ impl Prefix {
                 return Ok(found.copied());
             }
         }
-        if let Some(object) = self.bucket.head(&key)? {
-            return Ok(Some(self.file(&key, &object)));
+        Ok(self.look(&key)?.map(|(meta, _)| meta))
+    }
+
+    /// What the store has of a key, and the time of change that it has of an object.
+    fn look(&self, key: &str) -> Result<Option<(Meta, Option<FileTime>)>> {
+        if let Some(object) = self.bucket.head(key)? {
+            return Ok(Some((self.file(key, &object), object.mtime)));
         }
-        let some = match self.bucket.page(&key, None, 1) {
+        let some = match self.bucket.page(key, None, 1) {
             Ok(page) => !page.entries.is_empty() || page.next.is_some(),
             // Most servers of files have no lists.
             Err(e) if self.bucket.name().starts_with("http") && e.kind() != Kind::Cancelled => {
@@ -146,7 +151,7 @@ impl Prefix {
             }
             Err(e) => return Err(e),
         };
-        Ok(some.then(|| self.folder(&key)))
+        Ok(some.then(|| (self.folder(key), None)))
     }
 
     fn changed(&self, name: &OsStr) -> Result<Option<FileTime>> {
@@ -159,24 +164,21 @@ impl Prefix {
 
     /// Asks for the times of many names at once, as each will be looked for.
     fn know_times(&self, names: &[&OsStr]) -> Result<()> {
-        let next = AtomicUsize::new(0);
-        let ask = || {
-            let mut found = Vec::new();
-            while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if let Some(text) = name.to_str() {
-                    found.push((text.to_owned(), self.changed(name)?));
-                }
+        let found = ask_all(names, |name| self.changed(OsStr::new(name)))?;
+        self.known().times.extend(found);
+        Ok(())
+    }
+
+    /// The same of what they lead to, where nobody lists what else there is.
+    fn know_names(&self, names: &[&OsStr]) -> Result<()> {
+        let found = ask_all(names, |name| self.look(&self.key(Path::new(name))?))?;
+        let mut known = self.known();
+        for (name, found) in found {
+            let Some((meta, changed)) = found else { continue };
+            if meta.what == What::File {
+                known.times.insert(name.clone(), changed);
             }
-            Ok(found)
-        };
-        let threads = names.len().min(TIMES_AT_ONCE);
-        let found: Vec<Result<Vec<_>>> = std::thread::scope(|scope| {
-            let asking: Vec<_> = (0..threads).map(|_| scope.spawn(ask)).collect();
-            let panicked = |_| Err(Error::internal("a thread that asks for times panicked"));
-            asking.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
-        });
-        for found in found {
-            self.known().times.extend(found?);
+            known.names.insert(name, meta);
         }
         Ok(())
     }
@@ -222,6 +224,34 @@ impl Prefix {
         }
         Ok((names, page.next))
     }
+}
+
+/// Asks something of each of these names, of several at once. What no text is no store has.
+fn ask_all<T: Send>(
+    names: &[&OsStr],
+    ask: impl Fn(&str) -> Result<T> + Sync,
+) -> Result<Vec<(String, T)>> {
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Vec<(String, T)>> {
+        let mut found = Vec::new();
+        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Some(text) = name.to_str() {
+                found.push((text.to_owned(), ask(text)?));
+            }
+        }
+        Ok(found)
+    };
+    let threads = names.len().min(ASKED_AT_ONCE);
+    let answers: Vec<Result<Vec<(String, T)>>> = std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let panicked = |_| Err(Error::internal("a thread that asks a store panicked"));
+        asking.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+    });
+    let mut all = Vec::with_capacity(names.len());
+    for found in answers {
+        all.extend(found?);
+    }
+    Ok(all)
 }
 
 /// How far a list of a store is. One that comes back to where it was, or has nothing but promises, would never end.
@@ -454,6 +484,17 @@ impl Place {
         }
     }
 
+    /// These of its names will be looked for, and perhaps no others.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn know_names(&self, names: &[&OsStr]) -> Result<()> {
+        match self {
+            Place::Folder(_) | Place::Far(_) => Ok(()),
+            Place::Bucket(p) => p.know_names(names),
+        }
+    }
+
     /// The times of change of these of its names will be looked for.
     ///
     /// # Errors
@@ -494,6 +535,33 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stead_store::Label;
+
+    #[test]
+    fn what_names_lead_to_is_asked_for_before_it_is_looked_for() {
+        let url = BucketUrl::parse("memory://together/run").unwrap();
+        let of = Prefix::open(&url, &Cancel::new()).unwrap();
+        let label = Label { mtime: FileTime { seconds: 7, nanos: 0 }, mark: "m-1".into() };
+        let many: Vec<String> = (0..50).map(|n| format!("f{n}")).collect();
+        for name in many.iter().map(String::as_str).chain(["d/f"]) {
+            of.bucket.put(&format!("run/{name}"), b"x".to_vec(), &label, false).unwrap();
+        }
+        let mut names: Vec<&OsStr> = many.iter().map(OsStr::new).collect();
+        names.extend(["d", "none"].map(OsStr::new));
+        of.know_names(&names).unwrap();
+        // Nothing is asked any more.
+        let keys: Vec<String> = many.iter().map(|name| format!("run/{name}")).collect();
+        of.bucket.delete(&keys).unwrap();
+        of.bucket.delete(&["run/d/f".to_owned()]).unwrap();
+        for name in names.iter().take(50) {
+            let meta = of.meta(name).unwrap().unwrap();
+            assert_eq!((meta.what, meta.size), (What::File, 1));
+            assert_eq!(of.changed(name).unwrap(), Some(label.mtime));
+        }
+        assert_eq!(of.meta(OsStr::new("d")).unwrap().unwrap().what, What::Folder);
+        assert!(of.meta(OsStr::new("none")).unwrap().is_none());
+        assert!(ask_all(&names, |_| Err::<(), _>(Error::usage("no"))).is_err());
+    }
 
     #[test]
     fn lists_that_never_end_are_noticed() {

@@ -171,28 +171,37 @@ impl Writer {
             let run = if agreed.run == 0 { writer.party.board.token() } else { agreed.run };
             let card = Card::new(name, agreed.all, run, options.persist.is_none());
             let spaces = &options.spaces;
-            let at = match place {
-                // What a stream before it has left there may have gone since.
-                At::Named(at) => recorded::spot(at, spaces)?.0,
-                At::Chosen => {
-                    let bytes = options.spill_limit.unwrap_or(options.memory);
-                    let choice = Choice { spaces, card: &card, bytes };
-                    choice.settle(&folder, writer.party.deadline(), &options.stop)?
-                }
-            };
             let own = |e: Error| e.and(&format!(", where stream '{name}' is recorded"));
-            let of = Of {
-                name,
-                card,
-                rank: writer.party.board.rank_of(seat),
-                seat,
-                board: crate::home::look(&folder)?.ok_or_else(gone)?,
-                stock: writer.stock.clone(),
-                me,
-                limit: options.spill_limit,
-                quotas: Quotas::of(spaces, &at, (name, me), &folder),
+            let open = || -> Result<(Folder, Result<Recorder>)> {
+                let at = match place {
+                    // What a stream before it has left there may have gone since.
+                    At::Named(at) => recorded::spot(at, spaces)?.0,
+                    At::Chosen => {
+                        let bytes = options.spill_limit.unwrap_or(options.memory);
+                        let choice = Choice { spaces, card: &card, bytes };
+                        choice.settle(&folder, writer.party.deadline(), &options.stop)?
+                    }
+                };
+                let of = Of {
+                    name,
+                    card: card.clone(),
+                    rank: writer.party.board.rank_of(seat),
+                    seat,
+                    board: crate::home::look(&folder)?.ok_or_else(gone)?,
+                    stock: writer.stock.clone(),
+                    me,
+                    limit: options.spill_limit,
+                    quotas: Quotas::of(spaces, &at, (name, me), &folder),
+                };
+                let recorder = Recorder::open(&at, of);
+                Ok((at, recorder))
             };
-            writer.recorder = Some(Recorder::open(&at, of).map_err(own)?);
+            let (at, recorder) = match open()? {
+                // Writers of another node, which were the last ones in it, have removed it meanwhile.
+                (_, Err(e)) if e.kind() == Kind::NotFound => open()?,
+                opened => opened,
+            };
+            writer.recorder = Some(recorder.map_err(own)?);
             recorded::tell(&folder, &at)?;
         }
         Ok(writer)

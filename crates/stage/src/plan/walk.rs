@@ -110,6 +110,10 @@ impl Planner<'_> {
             };
             for list in lists {
                 let list = list?;
+                if is_listed {
+                    let all: Vec<&OsStr> = list.iter().map(OsString::as_os_str).collect();
+                    folder.know_names(&all)?;
+                }
                 self.know_ages(&folder, &list)?;
                 if let Some(to) = &to {
                     self.know_times(&folder, to, &list)?;

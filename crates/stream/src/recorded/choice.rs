@@ -41,15 +41,17 @@ impl Choice<'_> {
     /// what ends waits; system errors.
     pub(crate) fn settle(&self, memory: &Folder, until: Instant, stop: &Stop) -> Result<Folder> {
         loop {
-            if let Some(at) = spot::told(memory)? {
+            if let Some(at) = told(memory)? {
                 return Ok(at);
             }
             if let Some(_locked) = memory.lock_if_free(OsStr::new(BOARD))? {
                 // Another one may have been first.
-                if let Some(at) = spot::told(memory)? {
+                if let Some(at) = told(memory)? {
                     return Ok(at);
                 }
-                let at = self.choose(until, stop)?;
+                // Or was killed while it made one.
+                spot::forget(memory, self.card.run(), std::iter::empty());
+                let at = self.choose(memory, until, stop)?;
                 spot::tell(memory, &at)?;
                 return Ok(at);
             }
@@ -68,7 +70,7 @@ impl Choice<'_> {
     }
 
     /// A folder of this stream alone in the first dataspace that has room.
-    fn choose(&self, until: Instant, stop: &Stop) -> Result<Folder> {
+    fn choose(&self, memory: &Folder, until: Instant, stop: &Stop) -> Result<Folder> {
         let mut why = Vec::new();
         let check = || -> Result<()> {
             stop.check()?;
@@ -81,7 +83,7 @@ impl Choice<'_> {
             let looked = self.look(name, &check);
             stop.check()?;
             match looked {
-                Ok(Ok(root)) => match self.make(&root) {
+                Ok(Ok(root)) => match self.make(memory, &root) {
                     Ok(folder) => return Ok(folder),
                     Err(e) => why.push(format!("'{name}': {}", e.message())),
                 },
@@ -129,12 +131,14 @@ impl Choice<'_> {
         Ok(if left < self.bytes { Err(left) } else { Ok(root) })
     }
 
-    /// Makes the folder: no other user looks into it, no other run of a stream has it, and it says of which one it is.
-    fn make(&self, root: &Folder) -> Result<Folder> {
+    /// Makes the folder: no other user looks into it, no other run of a stream has it, and it says of which one it is. It is noted before, so
+    /// that it goes with the stream also if this process is killed meanwhile.
+    fn make(&self, memory: &Folder, root: &Folder) -> Result<Folder> {
         let hint = "name a folder with spill";
         let all = home::private(root, &format!(".spilled-{}", process::user()), hint)?;
         let called: String = self.card.name.chars().take(MOST).collect();
         let name = format!("{called}-{:016x}", self.card.run());
+        spot::intend(memory, &all, &name)?;
         let at = home::private(&all, &name, hint)?;
         match spot::found(&at, self.card) {
             Ok(()) => Ok(at),
@@ -144,6 +148,15 @@ impl Choice<'_> {
                 Err(e)
             }
         }
+    }
+}
+
+/// What was chosen before, as long as it is there.
+fn told(memory: &Folder) -> Result<Option<Folder>> {
+    match spot::told(memory) {
+        // Writers of another node, which were the last ones in it, have removed it.
+        Err(e) if e.kind() == Kind::NotFound => Ok(None),
+        told => told,
     }
 }
 
@@ -176,5 +189,36 @@ mod tests {
         spaces.imply("implied", "/implied");
         assert_eq!(order(&spaces).collect::<Vec<_>>(), ["m", "z", "a"]);
         assert_eq!(order(&Spaces::default()).count(), 0);
+    }
+
+    #[test]
+    fn what_nobody_was_told_of_goes_with_the_stream() {
+        let dir = tempfile::tempdir().unwrap();
+        let [memory, disk] = ["memory", "disk"].map(|name| {
+            let path = dir.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            Folder::open(&path).unwrap()
+        });
+        let (spaces, card) = (Spaces::default(), Card::new("sim", 2, 7, true));
+        let choice = Choice { spaces: &spaces, card: &card, bytes: 0 };
+        // Whoever is killed while it makes the folder has said of which stream it is, or not yet.
+        for has_said in [true, false] {
+            let at = choice.make(&memory, &disk).unwrap();
+            if !has_said {
+                at.remove_file(OsStr::new(spot::CARD)).unwrap();
+            }
+            assert!(spot::told(&memory).unwrap().is_none() && at.shown().exists());
+            spot::forget(&memory, 7, 0..2);
+            assert!(!at.shown().exists(), "{has_said}");
+        }
+        // That of another run is none of it.
+        let at = choice.make(&memory, &disk).unwrap();
+        spot::forget(&memory, 8, 0..2);
+        assert!(at.shown().exists());
+        // Who comes next is told of it until it has gone, and then chooses anew.
+        spot::tell(&memory, &at).unwrap();
+        assert!(told(&memory).unwrap().is_some());
+        spot::forget(&memory, 7, 0..2);
+        assert!(!at.shown().exists() && told(&memory).unwrap().is_none());
     }
 }

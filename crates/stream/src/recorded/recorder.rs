@@ -158,10 +158,12 @@ impl Recorder {
     /// Begins the files of a writer.
     ///
     /// # Errors
-    /// `Usage` if there are steps of another stream, or another run of it; system errors.
+    /// `Usage` if there are steps of another stream, or another run of it; `NotFound` if the folder has gone; system errors.
     pub(crate) fn open(folder: &Folder, of: Of<'_>) -> Result<Recorder> {
         spot::found(folder, &of.card)?;
         let files = Files::create(folder, &of)?;
+        // Writers of another node, which were the last ones in it, may have taken away what said so before they could see these.
+        spot::found(folder, &of.card)?;
         let name = of.name.to_owned();
         let desk = Arc::new(Desk::default());
         let spills = of.card.spills;

@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use stead_core::layout::Spaces;
 use stead_core::{BucketUrl, Error, Kind, Location, Result, limits};
 use stead_store::{Folder, Root, space};
@@ -66,7 +67,7 @@ pub(crate) fn folder(text: &str, spaces: &Spaces, make: bool) -> Result<Folder> 
         }
         Some(space) => {
             let root = Root::open(spaces, space)?.folder();
-            let path = std::path::Path::new(&at.path);
+            let path = Path::new(&at.path);
             if make { root.make_below(path) } else { root.below(path) }
         }
         None => {
@@ -74,7 +75,7 @@ pub(crate) fn folder(text: &str, spaces: &Spaces, make: bool) -> Result<Folder> 
                 std::fs::create_dir_all(&at.path)
                     .map_err(|e| Error::io("make the folder", &at.path, e))?;
             }
-            Folder::open(std::path::Path::new(&at.path))
+            Folder::open(Path::new(&at.path))
         }
     }
 }
@@ -85,33 +86,53 @@ pub(crate) fn folder(text: &str, spaces: &Spaces, make: bool) -> Result<Folder> 
 /// As [`folder`].
 pub(crate) fn spot(text: &str, spaces: &Spaces) -> Result<(Folder, u64)> {
     let folder = folder(text, spaces, true)?;
-    let path = folder.shown();
-    let whole = std::fs::canonicalize(path).map_err(|e| Error::io("look at", path, e))?;
-    let number = form::sum(whole.as_os_str().as_encoded_bytes()).max(1);
+    let number = form::sum(whole(&folder)?.as_os_str().as_encoded_bytes()).max(1);
     Ok((folder, number))
 }
 
 /// What says in the memory of a stream where it is recorded.
 const RECORD: &str = "record";
 
+/// And where it will be, in a folder that was chosen for it and may not be there yet.
+const INTENT: &str = "intent";
+
 /// Says in the memory of a stream where it is recorded. All of its writers say the same.
 ///
 /// # Errors
 /// System errors.
 pub(crate) fn tell(memory: &Folder, at: &Folder) -> Result<()> {
-    let path = at.shown();
-    let whole = std::fs::canonicalize(path).map_err(|e| Error::io("look at", path, e))?;
-    let mut file = memory.write_file(OsStr::new(RECORD), false)?;
-    file.write_all(whole.as_os_str().as_bytes())?;
+    note(memory, RECORD, &whole(at)?)
+}
+
+/// Says which folder is about to be made for it in another one.
+///
+/// # Errors
+/// System errors.
+pub(crate) fn intend(memory: &Folder, all: &Folder, name: &str) -> Result<()> {
+    note(memory, INTENT, &whole(all)?.join(name))
+}
+
+fn whole(folder: &Folder) -> Result<PathBuf> {
+    let path = folder.shown();
+    std::fs::canonicalize(path).map_err(|e| Error::io("look at", path, e))
+}
+
+fn note(memory: &Folder, name: &str, path: &Path) -> Result<()> {
+    let mut file = memory.write_file(OsStr::new(name), false)?;
+    file.write_all(path.as_os_str().as_bytes())?;
     file.commit()
 }
 
 /// Where a stream is recorded; `None` if nobody has said so yet.
 ///
 /// # Errors
-/// System errors.
+/// `NotFound` if the folder is gone; system errors.
 pub(crate) fn told(memory: &Folder) -> Result<Option<Folder>> {
-    let name = OsStr::new(RECORD);
+    noted(memory, RECORD)
+}
+
+fn noted(memory: &Folder, name: &str) -> Result<Option<Folder>> {
+    let name = OsStr::new(name);
     let file = match memory.open_file(name) {
         Err(e) if e.kind() == Kind::NotFound => return Ok(None),
         file => file?,
@@ -123,26 +144,50 @@ pub(crate) fn told(memory: &Folder) -> Result<Option<Folder>> {
     }
     let mut path = vec![0; len as usize];
     file.read_exact_at(&mut path, 0).map_err(failed)?;
-    Folder::open(std::path::Path::new(OsStr::from_bytes(&path))).map(Some)
+    Folder::open(Path::new(OsStr::from_bytes(&path))).map(Some)
 }
 
 /// Removes what these writers have recorded of a stream that has gone from their node, if it is not to outlive it, and with the files of
 /// the last of them what all have. What cannot be removed stays.
 pub(crate) fn forget(memory: &Folder, run: u64, ranks: impl Iterator<Item = u64>) {
-    let Ok(Some(at)) = told(memory) else { return };
-    let Ok(card) = read(&at) else { return };
-    if !card.spills || card.run() != run {
-        return;
-    }
+    let chosen = noted(memory, INTENT).ok().flatten();
+    let is_chosen = chosen.is_some();
+    let Some(at) = chosen.or_else(|| told(memory).ok().flatten()) else { return };
+    let card = match read(&at) {
+        Ok(card) if card.spills && card.run() == run => Some(card),
+        // Its writer came no further than to make it. No other run has one of its name.
+        Err(e) if is_chosen && e.kind() == Kind::NotFound => None,
+        _ => return,
+    };
     for rank in ranks {
         let _ = at.remove_file(&index(rank));
         let _ = at.remove_file(&data(rank));
     }
-    let is_file = |name: &OsString| rank_of(name, &card).is_some();
-    let mut names = at.names(1 << 12).into_iter().flatten();
-    if names.all(|names| names.is_ok_and(|names| !names.iter().any(is_file))) {
-        let _ = remove(&at);
+    let _ = match card {
+        Some(card) if matches!(has_files(&at, &card), Ok(false)) => leave(&at, &card),
+        Some(_) => Ok(()),
+        None => std::fs::remove_dir(at.shown()).map_err(|e| Error::io("remove", at.shown(), e)),
+    };
+}
+
+/// Whether writers have files in a folder.
+fn has_files(folder: &Folder, card: &Card) -> Result<bool> {
+    for names in folder.names(1 << 12)? {
+        if names?.iter().any(|name| rank_of(name, card).is_some()) {
+            return Ok(true);
+        }
     }
+    Ok(false)
+}
+
+/// Removes a folder in which no writer has files, with what says of which stream it is. Writers of other nodes, who have it, too, may begin
+/// theirs at the same time: then these stay, and it is said once more whose they are; or there is no folder any more when they do.
+fn leave(folder: &Folder, card: &Card) -> Result<()> {
+    folder.remove_file(OsStr::new(CARD))?;
+    if std::fs::remove_dir(folder.shown()).is_err() && has_files(folder, card)? {
+        found(folder, card)?;
+    }
+    Ok(())
 }
 
 /// Of which writer a file is.
@@ -251,4 +296,68 @@ pub(crate) fn remove(folder: &Folder) -> Result<()> {
     // What else there is stays, and so does a folder that somebody else has open or owns.
     let _ = std::fs::remove_dir(path);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The memories of two nodes, and a folder that both have.
+    fn nodes(dir: &Path, card: &Card) -> ([Folder; 2], Folder) {
+        let make = |name: &str| {
+            let path = dir.join(name);
+            std::fs::create_dir(&path).unwrap();
+            Folder::open(&path).unwrap()
+        };
+        let (memories, at) = (["a", "b"].map(make), make("at"));
+        found(&at, card).unwrap();
+        for memory in &memories {
+            tell(memory, &at).unwrap();
+        }
+        (memories, at)
+    }
+
+    fn begin(at: &Folder, rank: u64) {
+        for name in [index(rank), data(rank)] {
+            at.create_file(&name, 0o600).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_folder_of_several_nodes_goes_with_the_last_of_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let card = Card::new("sim", 2, 7, true);
+        let ([a, b], at) = nodes(dir.path(), &card);
+        (0..2).for_each(|rank| begin(&at, rank));
+        // Another run, or what is to stay, is none of it.
+        forget(&a, 8, 0..2);
+        forget(&a, 7, 0..1);
+        forget(&a, 7, 0..1);
+        let names = |rank| [index(rank), data(rank)].map(|name| at.at(&name).exists());
+        assert_eq!((names(0), names(1)), ([false; 2], [true; 2]));
+        assert_eq!(read(&at).unwrap(), card);
+        forget(&b, 7, 1..2);
+        assert!(!at.shown().exists());
+        assert_eq!(told(&a).unwrap_err().kind(), Kind::NotFound);
+    }
+
+    #[test]
+    fn files_that_are_begun_while_others_leave_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let card = Card::new("sim", 2, 7, true);
+        let (_, at) = nodes(dir.path(), &card);
+        // They came after it was looked whether there are some.
+        begin(&at, 1);
+        leave(&at, &card).unwrap();
+        assert!(has_files(&at, &card).unwrap());
+        assert_eq!(read(&at).unwrap(), card);
+        for name in [index(1), data(1)] {
+            assert!(at.remove_file(&name).unwrap());
+        }
+        // What somebody else has in it stays, without what says of a stream.
+        std::fs::write(at.at(OsStr::new("notes")), "mine").unwrap();
+        leave(&at, &card).unwrap();
+        assert!(at.shown().exists());
+        assert_eq!(read(&at).unwrap_err().kind(), Kind::NotFound);
+    }
 }

@@ -1,7 +1,7 @@
 //! Clients of buckets, by the protocols of their URLs and what the environment says.
 
 use super::Inner;
-use super::profile;
+use super::profile::{self, Wanted};
 use crate::object::http::Connector;
 use crate::object::told::told;
 use crate::space;
@@ -118,7 +118,8 @@ pub(super) fn made(url: &BucketUrl, name: &str) -> Result<Inner> {
     })
 }
 
-/// With what the files of the tools of S3 say, where the environment has no keys, and no identity by which there are some.
+/// With what the files of the tools of S3 say: each of region and endpoint where the environment does not say it, and keys where it has none,
+/// and no identity by which there are some.
 ///
 /// # Errors
 /// Those of [`profile::find`].
@@ -130,16 +131,20 @@ fn with_profile(mut builder: AmazonS3Builder) -> Result<AmazonS3Builder> {
     let keys = said(&builder, Key::AccessKeyId) || said(&builder, Key::SecretAccessKey);
     let identity = said(&builder, Key::WebIdentityTokenFile) && said(&builder, Key::RoleArn);
     let open = builder.get_config_value(&Key::SkipSignature).is_some_and(|value| value == "true");
-    if keys || identity || open {
-        return Ok(builder);
+    let region = said(&builder, Key::Region);
+    let endpoint = said(&builder, Key::Endpoint) || said(&builder, Key::S3Endpoint);
+    let wanted = match keys || identity || open {
+        // Then the files need not even be readable.
+        true if region && endpoint => return Ok(builder),
+        true => Wanted::Settings,
+        false => Wanted::All,
+    };
+    let Some(profile) = profile::find(wanted)? else { return Ok(builder) };
+    if let Some(its) = profile.region.filter(|_| !region) {
+        builder = builder.with_config(Key::Region, its);
     }
-    let Some(profile) = profile::find()? else { return Ok(builder) };
-    if let Some(region) = profile.region.filter(|_| !said(&builder, Key::Region)) {
-        builder = builder.with_config(Key::Region, region);
-    }
-    let own = said(&builder, Key::Endpoint) || said(&builder, Key::S3Endpoint);
-    if let Some(endpoint) = profile.endpoint.filter(|_| !own) {
-        builder = builder.with_config(Key::Endpoint, endpoint);
+    if let Some(its) = profile.endpoint.filter(|_| !endpoint) {
+        builder = builder.with_config(Key::Endpoint, its);
     }
     if let Some(keys) = profile.keys {
         // As a whole: a token of the environment is of other keys.

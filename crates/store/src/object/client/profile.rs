@@ -23,6 +23,14 @@ const ELSEWHERE: [(&str, &str, bool); 5] = [
     ("login_session", "signs in by a browser", false),
 ];
 
+/// What somebody wants of a profile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    All,
+    /// Keys are known already: the profile need not have any, and may have ones that others would have to get.
+    Settings,
+}
+
 /// What a profile says. It has secrets, and is not to be shown.
 pub(super) struct Profile {
     pub(super) keys: Option<Keys>,
@@ -52,7 +60,7 @@ struct Sections {
 /// # Errors
 /// `Usage` for a profile that is named and is not there, and for one whose keys others would have to get; `Format` for keys that are none;
 /// `Limit`, `Permission` and system errors of the files.
-pub(super) fn find() -> Result<Option<Profile>> {
+pub(super) fn find(wanted: Wanted) -> Result<Option<Profile>> {
     let home = space::home();
     let file = |variable: &str, usual: &str| {
         let in_home = |path: &str| home.as_ref().map(|home| home.join(path));
@@ -70,7 +78,8 @@ pub(super) fn find() -> Result<Option<Profile>> {
     };
     let credentials = read(file("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials"), false)?;
     let config = read(file("AWS_CONFIG_FILE", ".aws/config"), true)?;
-    let profile = of(space::variable("AWS_PROFILE").as_deref(), &credentials, &config)?;
+    let named = space::variable("AWS_PROFILE");
+    let profile = of(named.as_deref(), wanted, &credentials, &config)?;
     let ignored = space::variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
     Ok(profile.map(|profile| match ignored.is_some_and(|value| value == "true") {
         true => Profile { endpoint: None, ..profile },
@@ -164,7 +173,12 @@ fn uncommented(value: &str) -> &str {
 }
 
 /// What both files say of a profile.
-fn of(name: Option<&str>, credentials: &Sections, config: &Sections) -> Result<Option<Profile>> {
+fn of(
+    name: Option<&str>,
+    wanted: Wanted,
+    credentials: &Sections,
+    config: &Sections,
+) -> Result<Option<Profile>> {
     let called = name.unwrap_or("default");
     let shown = called.escape_debug();
     let key = format!("profile {called}");
@@ -182,17 +196,24 @@ fn of(name: Option<&str>, credentials: &Sections, config: &Sections) -> Result<O
         let found = there.iter().filter_map(|(path, all)| Some((*path, all.get(key)?)));
         found.map(|(path, value)| (path, value.as_str())).find(|(_, value)| !value.is_empty())
     };
-    let keys = there.iter().find_map(|(path, all)| keys(path, all, called).transpose());
-    let keys = keys.transpose()?;
-    for (key, does, always) in ELSEWHERE {
-        if let Some((path, _)) = value(key).filter(|_| always || keys.is_none()) {
-            return Err(Error::usage(format!("profile '{shown}' {does} ({key}), which stead does not do"))
-                .at_path(path)
-                .with_hint(format!(
-                    "put keys into the environment: eval \"$(aws configure export-credentials --profile {shown} --format env)\""
-                )));
+    let keys = match wanted {
+        Wanted::Settings => None,
+        Wanted::All => {
+            let mut its = there.iter();
+            let keys = its.find_map(|(path, all)| keys(path, all, called).transpose());
+            let keys = keys.transpose()?;
+            for (key, does, always) in ELSEWHERE {
+                if let Some((path, _)) = value(key).filter(|_| always || keys.is_none()) {
+                    return Err(Error::usage(format!("profile '{shown}' {does} ({key}), which stead does not do"))
+                        .at_path(path)
+                        .with_hint(format!(
+                            "put keys into the environment: eval \"$(aws configure export-credentials --profile {shown} --format env)\""
+                        )));
+                }
+            }
+            keys
         }
-    }
+    };
     let one =
         |key: &str| value(key).map(|(path, value)| sound(path, called, key, value)).transpose();
     let services = value("services").and_then(|(_, name)| {
@@ -246,12 +267,22 @@ mod tests {
     use stead_core::Kind;
 
     fn profile(name: Option<&str>, credentials: &str, config: &str) -> Result<Option<Profile>> {
+        wanted(Wanted::All, name, credentials, config)
+    }
+
+    fn wanted(
+        wanted: Wanted,
+        name: Option<&str>,
+        credentials: &str,
+        config: &str,
+    ) -> Result<Option<Profile>> {
         let of_text = |path: &str, text: &str, is_config| Sections {
             path: path.into(),
             all: sections(text, is_config),
         };
         of(
             name,
+            wanted,
             &of_text("/h/credentials", credentials, false),
             &of_text("/h/config", config, true),
         )
@@ -310,10 +341,18 @@ mod tests {
             assert!(e.kind() == Kind::Usage && e.message().contains(key), "{e}");
             assert!(e.hint().unwrap().contains("export-credentials --profile default"), "{e:?}");
             assert_eq!(profile(None, keys, &config).is_err(), with_keys, "{line}");
+            // Who has keys takes the rest from it.
+            let config = format!("{config}region = r\nendpoint_url = https://e\n");
+            let its = wanted(Wanted::Settings, None, keys, &config).unwrap().unwrap();
+            assert!(is(&its, None) && its.region.as_deref() == Some("r"), "{line}");
+            assert_eq!(its.endpoint.as_deref(), Some("https://e"), "{line}");
         }
         for half in ["aws_access_key_id = AKID", "aws_secret_access_key = hidden"] {
             let e = profile(None, &format!("[default]\n{half}\n"), "").err().unwrap();
             assert!(e.message().contains("one key of two") && !e.to_string().contains("hidden"));
+            let text = format!("[default]\n{half}\nregion = r\n");
+            let its = wanted(Wanted::Settings, None, &text, "").unwrap().unwrap();
+            assert_eq!(its.region.as_deref(), Some("r"));
         }
     }
 
