@@ -98,32 +98,17 @@ space=$(($(df --output=avail -k . | tail -1) / 1048576))
 scripts/setup.sh "$([ "$level" = all ] && echo all || echo tools)"
 aside "packages" scripts/setup.sh test
 step "format" cargo fmt --all --check
-step "lint" cargo clippy --workspace --all-targets --locked -- -D warnings
 step "build" cargo build "${WORKSPACE[@]}" --locked
 if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTHESIS_PROFILE=long STEAD_CRASHES=${STEAD_CRASHES:-1000} COMMANDS=all STEAD_TESTS=all; fi
-# All of it, as what it needs is then that of the other builds; only what depends on these features is looked at again.
-step "lint of mpi" cargo clippy "${WORKSPACE[@]}" --features stead-mpi-capi/conformance,stead-cli/mpi \
-  --all-targets --locked -- -D warnings
 step "build of tests" cargo test --workspace --locked --no-run
 aside "unit and property" cargo test --workspace --locked --no-fail-fast
 # The programs beside them have no library: they bring the features that everything has elsewhere here (crates/bench).
 step "models" cargo test --locked -p stead-read -p stead-stream -p stead-bench -p xtask \
   --features stead-read/shuttle,stead-stream/shuttle --lib model
-RUSTDOCFLAGS='-D warnings' step "api docs" cargo doc --workspace --no-deps --locked
 # As it was built above: by itself it would be built once more, with features of its own.
 step "tidy" "$TARGET/debug/xtask" tidy
 step "links" "$TARGET/debug/xtask" deps
-# They are a workspace of their own; that they compile is all that is looked at here.
-step "fuzz targets" cargo check --manifest-path fuzz/Cargo.toml --no-default-features --locked --target-dir "$TARGET"
-if [ "$(uname -m)" = aarch64 ]; then
-  summary+=("skipped  code for NEON                    this machine has it; the unit tests above ran it")
-elif rustup target list --installed 2>/dev/null | grep -qx aarch64-unknown-linux-gnu; then
-  step "code for NEON" scripts/neon.sh check
-else
-  summary+=("skipped  code for NEON                    rustup has no target aarch64-unknown-linux-gnu")
-fi
 step "linked libraries" linked
-gather "unit and property"
 had=$failed
 gather "packages"
 [ "$failed" = "$had" ] || { tell; die "the Python packages of the tests could not be installed" "run: scripts/setup.sh test"; }
@@ -131,6 +116,7 @@ step "test data" "$PYTHON" scripts/fetch_flights.py "$BUILD/data"
 # Compilers, Valgrind and most kernels on small files keep one core busy: as many tests at a time as there are cores, up to 8.
 step "oracles" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/oracle
 step "C and C++" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/c
+gather "unit and property"
 # Ranks of MPI may be Python.
 step "python package" scripts/python.sh dev
 # A hang is to end, whatever it is in; they wait for deadlines and kills most of the time, and those of the package for other programs. Two
@@ -138,6 +124,25 @@ step "python package" scripts/python.sh dev
 aside "faults" timeout "$([ "$level" = all ] && echo 5400 || echo 1800)" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist worksteal tests/faults
 aside "python" after "faults" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/python
 step "mpi, build" scripts/mpi.sh
+# What compilers say without making anything, one after the other, by what the tests of these lanes leave of the processors: whoever wants to
+# know soon calls `make lint`.
+idle=(nice -n 19)
+aside "lint" "${idle[@]}" cargo clippy --workspace --all-targets --locked -- -D warnings
+# All of it, as what it needs is then that of the other builds; only what depends on these features is looked at again.
+aside "lint of mpi" after "lint" "${idle[@]}" cargo clippy "${WORKSPACE[@]}" --features stead-mpi-capi/conformance,stead-cli/mpi \
+  --all-targets --locked -- -D warnings
+aside "api docs" after "lint of mpi" env RUSTDOCFLAGS='-D warnings' "${idle[@]}" cargo doc --workspace --no-deps --locked
+# They are a workspace of their own; that they compile is all that is looked at here.
+aside "fuzz targets" after "api docs" "${idle[@]}" cargo check --manifest-path fuzz/Cargo.toml --no-default-features --locked --target-dir "$TARGET"
+looks=("lint" "lint of mpi" "api docs" "fuzz targets")
+if [ "$(uname -m)" = aarch64 ]; then
+  summary+=("skipped  code for NEON                    this machine has it; the unit tests above ran it")
+elif rustup target list --installed 2>/dev/null | grep -qx aarch64-unknown-linux-gnu; then
+  aside "code for NEON" after "fuzz targets" "${idle[@]}" scripts/neon.sh check
+  looks+=("code for NEON")
+else
+  summary+=("skipped  code for NEON                    rustup has no target aarch64-unknown-linux-gnu")
+fi
 # Ranks wait for each other and for deadlines most of the time. Files of tests share labs, so each is of one worker; they come in an order
 # of their own (tests/mpi/conftest.py).
 step "mpi" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/mpi
@@ -146,6 +151,7 @@ step "documents" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile t
 NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet
 gather "faults"
 gather "python"
+for look in "${looks[@]}"; do gather "$look"; done
 # What they measure here is nothing for anybody: that they run, and that all find the same.
 aside "streams, small" "$PYTHON" bench/streams.py "$STEAD" "$BUILD/bench" "$BUILD/bench" --scale 0.01 --runs 1 --check
 step "benchmarks, small" "$PYTHON" bench/run.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \
