@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stead_core::units::format_size;
 use stead_core::{Bounds, Error, Kind, Result};
+use stead_store::Folder;
 use stead_store::arena::{Arena, Options, Piece, Place};
 
 /// Puts blocks of variables into the steps of a stream. Readers see a step when all writers have ended it.
