@@ -359,3 +359,12 @@ def test_what_is_said_of_a_copy_the_journal_has(place, cli):
     assert told["id"] == done.id
     said = {key: told["request"]["options"][key] for key in ("verify", "skip_special", "durable", "retries")}
     assert said == {"verify": True, "skip_special": True, "durable": False, "retries": 7}
+
+
+def test_hints_name_arguments_and_whole_commands(place):
+    with pytest.raises(stead.UsageError) as raised:
+        stead.stage(place / "from", place / "to", max_delete=1)
+    assert raised.value.hint == "say delete, too"
+    with pytest.raises(stead.Error) as raised:
+        stead.stage("n9:/nowhere", place / "to", state=place / "own").wait()
+    assert "mpirun stead daemon --pool" in raised.value.hint

@@ -65,6 +65,7 @@ fn words(hint: &str) -> String {
         ("'stead kernels' lists", "stead.kernels() lists"),
         ("'stead describe'", "ds.describe()"),
     ];
+    const COMMANDS: &[&str] = &["stead ", "mpirun ", "docker: ", "apptainer: "];
     let mut text = hint.to_string();
     for (command, python) in SAME {
         text = text.replace(command, python);
@@ -73,12 +74,15 @@ fn words(hint: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.as_str();
     while let Some(at) = rest.find("--") {
-        // An option of another command stays one.
-        let of_mpirun = rest[..at].ends_with("mpirun ");
-        out.push_str(&rest[..at + if of_mpirun { 2 } else { 0 }]);
-        rest = &rest[at + 2..];
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
         let end = rest.find(|c: char| !(c.is_ascii_lowercase() || c == '-')).unwrap_or(rest.len());
-        out.push_str(&rest[..end].replace('-', "_"));
+        // An option of a whole command stays one.
+        let clause = out.rsplit([';', ',']).next().unwrap_or(&out);
+        match COMMANDS.iter().any(|command| clause.contains(command)) {
+            true => out.push_str(&rest[..end]),
+            false => out.push_str(&rest[2..end].replace('-', "_")),
+        }
         rest = &rest[end..];
     }
     out + rest
