@@ -38,9 +38,7 @@ pub(crate) fn is_of(base: &Base, name: &str, place: &str) -> bool {
         path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     match base {
-        Base::Space(space, was) => {
-            (space == name && (was == place || was.is_empty())) || below(was)
-        }
+        Base::Space(space, was) => (space == name && was == place) || below(was),
         Base::Path(path) => below(path),
         Base::Bucket(url) => below(url),
         // What is agreed there the other node knows.
@@ -220,8 +218,6 @@ mod tests {
         );
         assert!(!is_of(&space, "s", "/a/bc") && !is_of(&path, "s", "/a/b/cd"));
         assert!(is_of(&bucket, "s", "s3://x") && !is_of(&bucket, "s", "s3://xy"));
-        let first = Base::Space("s".into(), String::new());
-        assert!(is_of(&first, "s", "/a/b") && !is_of(&first, "t", "/a"));
     }
 
     #[test]

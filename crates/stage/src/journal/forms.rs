@@ -1,7 +1,6 @@
 //! The forms that a journal had: one of an older version is brought up to the form of this one, all of it or nothing.
 
-use rusqlite::{Connection, Transaction, TransactionBehavior, params};
-use serde_json::{Value, json};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 /// The form of the file. One of a newer form is refused, and never changed.
 ///
@@ -183,7 +182,8 @@ fn from_1(c: &Connection) -> rusqlite::Result<()> {
                FROM all_states a LEFT JOIN transfer t ON t.state = a.state GROUP BY a.state",
         )?;
     }
-    name_places(c)?;
+    // The first journals had dataspaces by their names alone, and not where these were: such a transfer is planned anew.
+    c.execute(r#"UPDATE transfer SET ends = NULL WHERE ends LIKE '%"Space":"%'"#, [])?;
     // Those that wait are all that were ever taken, the numbers up to the last, without those of other states.
     c.execute_batch(
         "UPDATE total SET transfers = (SELECT count(*) FROM transfer WHERE state = 'pending')
@@ -198,38 +198,13 @@ fn from_1(c: &Connection) -> rusqlite::Result<()> {
     )
 }
 
-/// The first journals have dataspaces by their names alone, as places that nobody has said.
-fn name_places(c: &Connection) -> rusqlite::Result<()> {
-    let mut select = c.prepare("SELECT id, ends FROM transfer WHERE ends LIKE '%\"Space\"%'")?;
-    let rows = select.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
-    let all: Vec<(i64, String)> = rows.collect::<rusqlite::Result<_>>()?;
-    for (id, ends) in all {
-        // What cannot be understood is told to whoever wants to go on with it.
-        let Ok(mut ends) = serde_json::from_str::<Value>(&ends) else { continue };
-        if let Some(sources) = ends.get_mut("sources").and_then(Value::as_array_mut) {
-            sources.iter_mut().for_each(name_place);
-        }
-        if let Some(target) = ends.get_mut("target") {
-            name_place(target);
-        }
-        c.execute("UPDATE transfer SET ends = ?2 WHERE id = ?1", params![id, ends.to_string()])?;
-    }
-    Ok(())
-}
-
-fn name_place(base: &mut Value) {
-    if let Some(space) = base.get_mut("Space").filter(|space| space.is_string()) {
-        let name = space.take();
-        *space = json!([name, ""]);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Journal;
     use super::*;
     use crate::ends::Base;
     use crate::status::State;
+    use rusqlite::params;
     use std::path::Path;
     use stead_core::Kind;
 
@@ -352,24 +327,21 @@ CREATE TABLE pair (name TEXT PRIMARY KEY, seen TEXT NOT NULL) WITHOUT ROWID;
     }
 
     #[test]
-    fn dataspaces_of_the_first_journals_are_known_by_their_names() {
+    fn transfers_of_the_first_journals_are_planned_anew_in_dataspaces() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j.db");
         of_form_1(FIRST, &path);
         let c = Connection::open(&path).unwrap();
         let first = r#"{"sources":[{"Path":"/a"},{"Space":"nvme"}],"target":{"Space":"nvme"}}"#;
         let last = r#"{"sources":[{"Space":["nvme","/n"]}],"target":null}"#;
-        for (id, ends) in [(1, last), (3, first), (4, "\"Space\"")] {
+        for (id, ends) in [(1, last), (3, first)] {
             c.execute("UPDATE transfer SET ends = ?2 WHERE id = ?1", params![id, ends]).unwrap();
         }
         drop(c);
         let journal = Journal::open(&path).unwrap();
-        let ends = |id| journal.known(id).unwrap().ends.unwrap();
-        let nvme = |was: &str| Base::Space("nvme".into(), was.into());
-        assert_eq!(ends(3).sources, [Base::Path("/a".into()), nvme("")]);
-        assert_eq!(ends(3).target, Some(nvme("")));
-        assert_eq!((ends(1).sources, ends(1).target), (vec![nvme("/n")], None));
-        assert_eq!(journal.known(4).unwrap_err().kind(), Kind::Format);
+        assert!(journal.known(3).unwrap().ends.is_none());
+        let ends = journal.known(1).unwrap().ends.unwrap();
+        assert_eq!(ends.sources, [Base::Space("nvme".into(), "/n".into())]);
     }
 
     #[test]
