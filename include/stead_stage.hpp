@@ -303,7 +303,9 @@ public:
     /// What a request would do and how long it would take, as JSON.
     std::string preview(const stage_request &r) const { return text(stead_daemon_preview, r.get()); }
     /// How the target of a "sync" differs from its source, as JSON.
-    std::string check(const stage_request &r) const { return text(stead_daemon_check, r.get()); }
+    std::string check(const stage_request &r) const { return text(stead_daemon_check, r.get(), nullptr); }
+    /// As above; the flag stops it.
+    std::string check(const stage_request &r, const cancel_flag &flag) const { return text(stead_daemon_check, r.get(), flag.get()); }
     /// Its dataspaces, their room and their speed, as JSON.
     std::string spaces() const { return text(stead_daemon_spaces); }
     /// The names of the nodes of the pool, as JSON.

@@ -27,6 +27,7 @@ static stead_stage_progress eta(const stead_daemon *d, int64_t id) {
 static void is_done(stead_daemon *d) {
     stead_stage_request *r = ask("copy", "tree", "copy"), *gone = ask("remove", "copy", NULL), *same = NULL;
     stead_stage_progress p;
+    stead_cancel *stop = NULL;
     char *json = NULL;
     int64_t ids[2] = {0, 0};
     OK(stead_daemon_preview(d, r, &json, &e));
@@ -35,12 +36,20 @@ static void is_done(stead_daemon *d) {
     OK(stead_daemon_submit(d, r, NULL, 0, &ids[0], &e));
     OK(stead_daemon_wait(d, ids[0], -1, &e));
     OK(stead_daemon_wait(d, ids[0], 0, &e));
-    FAILS(STEAD_USAGE, "is a sync", stead_daemon_check(d, r, &json, &e));
+    FAILS(STEAD_USAGE, "is a sync", stead_daemon_check(d, r, NULL, &json, &e));
     same = ask("sync", "tree/", "copy");
-    OK(stead_daemon_check(d, same, &json, &e));
+    OK(stead_daemon_check(d, same, NULL, &json, &e));
     SAYS(json, "\"same\": 1");
     SAYS(json, "\"differ\": 0");
     stead_text_free(json);
+    OK(stead_cancel_new(&stop, &e));
+    stead_cancel_request(stop);
+    FAILS(STEAD_CANCELLED, "", stead_daemon_check(d, same, stop, &json, &e));
+    stead_cancel_reset(stop);
+    /* That connection is no more used, and the next one is as good. */
+    OK(stead_daemon_check(d, same, stop, &json, &e));
+    stead_text_free(json);
+    stead_cancel_free(stop);
     stead_stage_request_free(same);
     p = eta(d, ids[0]);
     CHECK(p.ended && p.planned && p.bytes == 5 && p.bytes_done == 5 && p.left == 0 && p.left_high == 0);

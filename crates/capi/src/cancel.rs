@@ -49,6 +49,14 @@ pub fn flag(handle: *const stead_cancel) -> Result<&'static Cancel> {
     })
 }
 
+/// The same, or one that nobody sets for NULL.
+pub fn optional(handle: *const stead_cancel) -> Result<Cancel> {
+    match handle.is_null() {
+        true => Ok(Cancel::new()),
+        false => flag(handle).cloned(),
+    }
+}
+
 /// Makes a flag that is not set, to be freed with stead_cancel_free. At most 1024 exist at a time.
 ///
 /// Errors: STEAD_LIMIT if there are too many.

@@ -1,5 +1,6 @@
 //! The daemon of the node, which does transfers for programs that need not wait for them.
 
+use crate::cancel::{self, stead_cancel};
 use crate::error::{stead_error, stead_status};
 use crate::guard::{Caller, call, look};
 use crate::pending::time;
@@ -264,20 +265,22 @@ pub unsafe extern "C" fn stead_daemon_preview(
     })
 }
 
-/// How the target of a request "sync" differs from its source, as stead_stage_check says it. The text is the caller's, to be freed with
-/// stead_text_free.
+/// How the target of a request "sync" differs from its source, as stead_stage_check says it. `cancel` may be NULL; else it stops that, in the
+/// daemon, too. The text is the caller's, to be freed with stead_text_free.
 ///
 /// Errors: as stead_stage_check; STEAD_TIMEOUT for what takes longer than a day to read; STEAD_PEER if the daemon has ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_daemon_check(
     daemon: *const stead_daemon,
     request: *const stead_stage_request,
+    cancel: *mut stead_cancel,
     json: *mut *mut c_char,
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| {
         let request = stage_request::of(request)?;
-        tell(c, json, daemon, |d| d.check(&request))
+        let cancel = cancel::optional(cancel)?;
+        tell(c, json, daemon, |d| d.until(cancel.into(), |d| d.check(&request)))
     })
 }
 

@@ -519,7 +519,7 @@ pub unsafe extern "C" fn stead_stage_preview(
     call!(error, |c| tell(c, json, stager, |face| {
         let request = stage_request::of(request)?;
         learn(&face.stager, &request)?;
-        let cancel = if cancel.is_null() { Cancel::new() } else { cancel::flag(cancel)?.clone() };
+        let cancel = cancel::optional(cancel)?;
         face.stager.preview(&request, &cancel)
     }))
 }
@@ -541,7 +541,7 @@ pub unsafe extern "C" fn stead_stage_check(
     call!(error, |c| tell(c, json, stager, |face| {
         let request = stage_request::of(request)?;
         learn(&face.stager, &request)?;
-        let cancel = if cancel.is_null() { Cancel::new() } else { cancel::flag(cancel)?.clone() };
+        let cancel = cancel::optional(cancel)?;
         face.stager.check(&request, &cancel, None)
     }))
 }
