@@ -3489,13 +3489,14 @@ stead_status stead_daemon_preview(const struct stead_daemon *daemon,
                                   struct stead_error **error);
 
 /**
- * How the target of a request "sync" differs from its source, as stead_stage_check says it. The text is the caller's, to be freed with
- * stead_text_free.
+ * How the target of a request "sync" differs from its source, as stead_stage_check says it. `cancel` may be NULL; else it stops that, in the
+ * daemon, too. The text is the caller's, to be freed with stead_text_free.
  *
  * Errors: as stead_stage_check; STEAD_TIMEOUT for what takes longer than a day to read; STEAD_PEER if the daemon has ended.
  */
 stead_status stead_daemon_check(const struct stead_daemon *daemon,
                                 const struct stead_stage_request *request,
+                                struct stead_cancel *cancel,
                                 char **json,
                                 struct stead_error **error);
 
