@@ -46,7 +46,6 @@ static void is_done(stead_daemon *d) {
     stead_cancel_request(stop);
     FAILS(STEAD_CANCELLED, "", stead_daemon_check(d, same, stop, &json, &e));
     stead_cancel_reset(stop);
-    /* That connection is no more used, and the next one is as good. */
     OK(stead_daemon_check(d, same, stop, &json, &e));
     stead_text_free(json);
     stead_cancel_free(stop);

@@ -280,6 +280,7 @@ pub unsafe extern "C" fn stead_daemon_check(
     call!(error, |c| {
         let request = stage_request::of(request)?;
         let cancel = cancel::optional(cancel)?;
+        cancel.check()?;
         tell(c, json, daemon, |d| d.until(cancel.into(), |d| d.check(&request)))
     })
 }
