@@ -382,16 +382,21 @@ def test_what_cannot_be_opened(path, tmp_path):
 
 
 def few_pages(size: int) -> ctypes.Array:
-    """A writable buffer of so many bytes that are a few pages, which lie beside each other many times."""
+    """A writable buffer of so many bytes that are a few pages, which lie beside each other many times.
+
+    The last ones are there once: parts of a read are written by several threads, and whichever is the last one writes what
+    is seen in the others.
+    """
     piece, fd = 8 << 20, os.memfd_create("pages")
-    os.truncate(fd, piece)
+    os.truncate(fd, 2 * piece)
     mmap = ctypes.CDLL(None, use_errno=True).mmap
     mmap.restype = ctypes.c_void_p
     mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
     nothing, read_and_write, shared, private, fixed, anonymous, not_counted = 0, 3, 1, 2, 0x10, 0x20, 0x4000
     start = mmap(None, size, nothing, private | anonymous | not_counted, -1, 0)
     for at in range(0, size, piece):
-        assert mmap(start + at, piece, read_and_write, shared | fixed, fd, 0) == start + at
+        own = piece if at + piece >= size else 0
+        assert mmap(start + at, piece, read_and_write, shared | fixed, fd, own) == start + at
     os.close(fd)
     return (ctypes.c_char * size).from_address(start)
 
