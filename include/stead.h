@@ -3477,14 +3477,15 @@ stead_status stead_daemon_list(const struct stead_daemon *daemon,
                                struct stead_error **error);
 
 /**
- * What a request would do and how long it would take, as stead_stage_preview says it. The text is the caller's, to be freed with
- * stead_text_free.
+ * What a request would do and how long it would take, as stead_stage_preview says it. `cancel` may be NULL; else it stops that, in the
+ * daemon, too. The text is the caller's, to be freed with stead_text_free.
  *
  * Errors: those with which the request would fail before it starts; STEAD_TIMEOUT for what takes long to look through; STEAD_PEER
  * if the daemon has ended.
  */
 stead_status stead_daemon_preview(const struct stead_daemon *daemon,
                                   const struct stead_stage_request *request,
+                                  struct stead_cancel *cancel,
                                   char **json,
                                   struct stead_error **error);
 

@@ -301,7 +301,9 @@ public:
     /// The transfers of this user, the latest first, as JSON: those that are over only if `all`.
     std::string list(bool all = false) const { return text(stead_daemon_list, all); }
     /// What a request would do and how long it would take, as JSON.
-    std::string preview(const stage_request &r) const { return text(stead_daemon_preview, r.get()); }
+    std::string preview(const stage_request &r) const { return text(stead_daemon_preview, r.get(), nullptr); }
+    /// As above; the flag stops it.
+    std::string preview(const stage_request &r, const cancel_flag &flag) const { return text(stead_daemon_preview, r.get(), flag.get()); }
     /// How the target of a "sync" differs from its source, as JSON.
     std::string check(const stage_request &r) const { return text(stead_daemon_check, r.get(), nullptr); }
     /// As above; the flag stops it.

@@ -30,7 +30,7 @@ static void is_done(stead_daemon *d) {
     stead_cancel *stop = NULL;
     char *json = NULL;
     int64_t ids[2] = {0, 0};
-    OK(stead_daemon_preview(d, r, &json, &e));
+    OK(stead_daemon_preview(d, r, NULL, &json, &e));
     SAYS(json, "\"bytes\": 5");
     stead_text_free(json);
     OK(stead_daemon_submit(d, r, NULL, 0, &ids[0], &e));
@@ -45,8 +45,11 @@ static void is_done(stead_daemon *d) {
     OK(stead_cancel_new(&stop, &e));
     stead_cancel_request(stop);
     FAILS(STEAD_CANCELLED, "", stead_daemon_check(d, same, stop, &json, &e));
+    FAILS(STEAD_CANCELLED, "", stead_daemon_preview(d, same, stop, &json, &e));
     stead_cancel_reset(stop);
     OK(stead_daemon_check(d, same, stop, &json, &e));
+    stead_text_free(json);
+    OK(stead_daemon_preview(d, same, stop, &json, &e));
     stead_text_free(json);
     stead_cancel_free(stop);
     stead_stage_request_free(same);
@@ -116,7 +119,7 @@ static void errors(stead_daemon *d) {
     FAILS(STEAD_USAGE, "12345", stead_daemon_submit(d, r, &none, 1, &id, &e));
     FAILS(STEAD_USAGE, "NULL", stead_daemon_submit(d, r, NULL, 1, &id, &e));
     FAILS(STEAD_USAGE, "NULL", stead_daemon_submit(d, r, NULL, 0, NULL, &e));
-    FAILS(STEAD_NOT_FOUND, "no-such-file", stead_daemon_preview(d, r, &json, &e));
+    FAILS(STEAD_NOT_FOUND, "no-such-file", stead_daemon_preview(d, r, NULL, &json, &e));
     CHECK(id == 0 && json == NULL);
     OK(stead_daemon_submit(d, r, NULL, 0, &id, &e));
     FAILS(STEAD_NOT_FOUND, "no-such-file", stead_daemon_wait(d, id, -1, &e));

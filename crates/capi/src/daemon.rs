@@ -56,6 +56,19 @@ fn tell<T: serde::Serialize>(
     Ok(())
 }
 
+/// The same of what may take long to look through: a flag that is set ends it.
+fn looked<T: serde::Serialize>(
+    c: &Caller,
+    json: *mut *mut c_char,
+    daemon: *const stead_daemon,
+    cancel: *mut stead_cancel,
+    question: impl FnOnce(&mut Client) -> Result<T>,
+) -> Result<()> {
+    let cancel = cancel::optional(cancel)?;
+    cancel.check()?;
+    tell(c, json, daemon, |d| d.until(cancel.into(), question))
+}
+
 /// Connects to the daemon that listens on the socket `path`; NULL is the user's own one (`$STEAD_SOCKET`, or
 /// `$XDG_RUNTIME_DIR/stead/steadd.sock`), or that of the system.
 ///
@@ -247,8 +260,8 @@ pub unsafe extern "C" fn stead_daemon_list(
     call!(error, |c| tell(c, json, daemon, |d| d.list(all, MOST_LISTED)))
 }
 
-/// What a request would do and how long it would take, as stead_stage_preview says it. The text is the caller's, to be freed with
-/// stead_text_free.
+/// What a request would do and how long it would take, as stead_stage_preview says it. `cancel` may be NULL; else it stops that, in the
+/// daemon, too. The text is the caller's, to be freed with stead_text_free.
 ///
 /// Errors: those with which the request would fail before it starts; STEAD_TIMEOUT for what takes long to look through; STEAD_PEER
 /// if the daemon has ended.
@@ -256,12 +269,13 @@ pub unsafe extern "C" fn stead_daemon_list(
 pub unsafe extern "C" fn stead_daemon_preview(
     daemon: *const stead_daemon,
     request: *const stead_stage_request,
+    cancel: *mut stead_cancel,
     json: *mut *mut c_char,
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| {
         let request = stage_request::of(request)?;
-        tell(c, json, daemon, |d| d.preview(&request))
+        looked(c, json, daemon, cancel, |d| d.preview(&request))
     })
 }
 
@@ -279,9 +293,7 @@ pub unsafe extern "C" fn stead_daemon_check(
 ) -> stead_status {
     call!(error, |c| {
         let request = stage_request::of(request)?;
-        let cancel = cancel::optional(cancel)?;
-        cancel.check()?;
-        tell(c, json, daemon, |d| d.until(cancel.into(), |d| d.check(&request)))
+        looked(c, json, daemon, cancel, |d| d.check(&request))
     })
 }
 
