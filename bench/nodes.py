@@ -53,11 +53,16 @@ def told(o, what):
     return time.monotonic()
 
 
+def say(o, what, host, text):
+    """Tells who has begun this program. What ranks print is torn now and then on its way through mpirun."""
+    part = Path(o.at) / f"{what}{host}.part"
+    part.write_text(text)
+    os.rename(part, part.with_suffix(""))
+
+
 def meet(o, host):
     """Says which process this is, and waits until all are told to begin: when that is."""
-    at = Path(o.at)
-    (at / f"{host}.part").write_text(str(os.getpid()))
-    os.rename(at / f"{host}.part", at / str(host))
+    say(o, "process", host, str(os.getpid()))
     return told(o, "begin")
 
 
@@ -95,7 +100,7 @@ def program(o, host, world=None):
                 del step, got
             found |= {"seconds": time.perf_counter() - begun, "core_s": time.process_time() - took}
             found["bytes"] = (o.steps - o.warm) * o.side * half * 8
-        print(json.dumps(found), flush=True)
+        say(o, "found", host, json.dumps(found))
         # What it has for messages in any case, it has now.
         told(o, "end")
 
@@ -134,22 +139,23 @@ class Hosts:
         return ["env", *said, LAB, "run", self.name, "-n", ranks, "--map-by", "node", *own, *given, *words]
 
     def begin(self, way, o):
-        """The ends of a run, and how many lines each of them prints."""
+        """The ends of a run."""
         words = json.dumps(o)
         if way == "MPI":
-            return [(End(self.job(2 * PAIRS, sys.executable, __file__, "rank", words)), 2 * PAIRS)]
+            return [End(self.job(2 * PAIRS, sys.executable, __file__, "rank", words))]
         # The lab counts its hosts from 1.
         alone = [End([LAB, "exec", self.name, host + 1, sys.executable, __file__, "alone", words, host]) for host in range(PAIRS, 2 * PAIRS)]
-        return [(End(self.job(PAIRS, sys.executable, __file__, "rank", words)), PAIRS), *((end, 1) for end in alone)]
+        return [End(self.job(PAIRS, sys.executable, __file__, "rank", words)), *alone]
 
-    def there(self, at, ends):
-        """The processes of all hosts, once they are ready."""
-        until, names = time.monotonic() + DEADLINE, [at / str(host) for host in range(2 * PAIRS)]
+    def said(self, at, what, ends):
+        """What the programs of all hosts have said, once they all have."""
+        until, names = time.monotonic() + DEADLINE, [at / f"{what}{host}" for host in range(2 * PAIRS)]
         while not all(name.exists() for name in names):
-            if time.monotonic() > until or any(end.process.poll() is not None for end, _ in ends):
-                raise RuntimeError("not all hosts have begun")
+            if time.monotonic() > until or any(end.process.poll() is not None for end in ends):
+                missing = ", ".join(name.name for name in names if not name.exists())
+                raise RuntimeError(f"not all hosts have said so: {missing}")
             time.sleep(0.005)
-        return [int(name.read_text()) for name in names]
+        return [json.loads(name.read_text()) for name in names]
 
     def run(self, way, side, steps=STEPS, keep=1, queue=2, look=False):
         """What readers have found; with `look` the peak of the memory of all processes, too."""
@@ -161,18 +167,18 @@ class Hosts:
              "steps": steps, "warm": min(WARM, steps - 1), "keep": keep, "queue": queue}
         ends, peak, is_over = self.begin(way, o), None, False
         try:
-            pids = self.there(at, ends)
+            pids = self.said(at, "process", ends)
             if look:
                 peak = Peak([*pids, *(self.daemons if way == "pool" else [])], self.folder)
             (at / "begin").touch()
-            found = [json.loads(end.line()) for end, lines in ends for _ in range(lines)]
+            found = self.said(at, "found", ends)
             most = peak and max(memory(peak.roots, peak.folder), peak.stop())
             (at / "end").touch()
             is_over = True
         finally:
             if peak:
                 peak.over.set()
-            for end, _ in ends:
+            for end in ends:
                 end.close(kill=not is_over)
         begun = min(one["begun"] for one in found)
         readers = [one | {"first": one["first"] - begun} for one in found if "first" in one]

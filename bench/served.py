@@ -132,14 +132,15 @@ def eta(a):
     one = [(a.big, a.data / "staged.bin")]
     four = [(part, a.data / f"staged{i}.bin") for i in range(4)]
     try:
-        for turn in range(a.runs):
-            if turn == 0:
-                runs.append(told_of(a, "one file, limited", one, seconds))
-            limit = seconds if is_small else None
-            runs.append(told_of(a, "one file", one, limit))
-            runs.append(told_of(a, "small files", [(f"{tree}/", a.data / "staged")], limit))
-            runs.append(told_of(a, "four at once", four, limit))
-            runs.append(told_of(a, "one after another", four[:2], limit, in_turn=True))
+        with laid(a.data / "aside") as aside:
+            for turn in range(a.runs):
+                if turn == 0:
+                    runs.append(told_of(a, "one file, limited", one, seconds, aside))
+                limit = seconds if is_small else None
+                runs.append(told_of(a, "one file", one, limit, aside))
+                runs.append(told_of(a, "small files", [(f"{tree}/", a.data / "staged")], limit, aside))
+                runs.append(told_of(a, "four at once", four, limit, aside))
+                runs.append(told_of(a, "one after another", four[:2], limit, aside, in_turn=True))
     finally:
         part.unlink(missing_ok=True)
     # All runs of a kind together.
@@ -147,7 +148,7 @@ def eta(a):
     return [judged(name, [one for other, told in runs if other == name for one in told]) for name in names]
 
 
-def told_of(a, name, copies, seconds, in_turn=False):
+def told_of(a, name, copies, seconds, aside, in_turn=False):
     """What was told of these while they were done: of each time that one was asked about how much of it was done, or of the time that it took
     where it waits; what was told; and how long it then was."""
     for source, _ in copies:
@@ -157,7 +158,7 @@ def told_of(a, name, copies, seconds, in_turn=False):
     size = sum(f.stat().st_size for f in files)
     limit = {"limit": max(int(size / seconds), 1)} if seconds else {}
     for _, target in copies:
-        gone(target)
+        lay(target, aside) if target.is_dir() else gone(target)
     with Daemon(a, transfers=len(copies)) as daemon:
         begun, ids, told, ended = time.perf_counter(), [], {}, {}
         for source, target in copies:
@@ -185,7 +186,7 @@ def told_of(a, name, copies, seconds, in_turn=False):
                 done = (at - begun) / (ended[one] - begun) if done is None else done
                 found.append((done, left, ended[one] - at))
     for _, target in copies:
-        gone(target)
+        lay(target, aside) if target.is_dir() else gone(target)
     return name, found
 
 
@@ -197,6 +198,24 @@ def judged(name, told):
     within = sum(left["low"] <= was <= left["high"] for left, was in counted)
     return {"transfer": name, "told": len(errors), "median": statistics.median(errors) if errors else None,
             "p90": errors[int(len(errors) * 0.9)] if errors else None, "within": within / len(errors) if errors else None}
+
+
+@contextlib.contextmanager
+def laid(aside):
+    """A folder for what was written, until the end: ext4 looks at each inode that was removed within the last minutes when it wants a new
+    one, so that a tree of small files that takes the place of another one is written several times slower at first."""
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    try:
+        yield aside
+    finally:
+        shutil.rmtree(aside)
+
+
+def lay(path, aside):
+    """Lays it aside, if it is there."""
+    if path.exists():
+        path.rename(aside / str(len(list(aside.iterdir()))))
 
 
 def gone(path):

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from beside import beside_report, beside_section
 from run import children, command, commit, evict, machine, warm
-from served import gone, report, served_section, tiers_section
+from served import gone, laid, lay, report, served_section, tiers_section
 
 BIG = 4 << 30
 SMALL, EACH, FOLDERS = 20_000, 4096, 200
@@ -84,15 +84,12 @@ def same(a, b):
 def turns(a, ways, before, aside=None, seldom=()):
     """Runs all ways in turn, as often as is wanted, and those that are slow every second time. A way is what runs it, what it writes, what
     is to be synced after it and what it copies, or something that tells how long it took. What was written is removed before the next, or
-    laid `aside` until the end: ext4 looks at each inode that was removed within the last minute when it wants a new one."""
-    rows, remove = {}, gone
-    if aside:
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir()
+    laid `aside`."""
+    rows = {}
 
-        def remove(path):
-            if path.exists():
-                path.rename(aside / str(len(list(aside.iterdir()))))
+    def remove(path):
+        lay(path, aside) if aside else gone(path)
+
     for turn in range(a.runs):
         names = list(ways)
         for name in names[turn % len(names):] + names[: turn % len(names)]:
@@ -109,8 +106,6 @@ def turns(a, ways, before, aside=None, seldom=()):
             if turn == 0:
                 assert same(source, target), f"{name}: other bytes"
             remove(target)
-    if aside:
-        shutil.rmtree(aside)
     return medians(rows)
 
 
@@ -165,7 +160,13 @@ def small_tree(a):
 
 def small_section(a):
     found, tree = {"files": a.files, "bytes": a.files * EACH}, small_tree(a)
-    for place, target in [("memory", a.memory / "staged"), ("disk", a.data / "staged")]:
+    with laid(a.memory / "aside") as memory, laid(a.data / "aside") as disk:
+        small_ways(a, tree, found, [("memory", a.memory / "staged", memory), ("disk", a.data / "staged", disk)])
+    return found
+
+
+def small_ways(a, tree, found, places):
+    for place, target, aside in places:
         for durable in [True, False] if place == "disk" else [False]:
             sync, words = (a.data, []) if durable else (None, ["--no-sync"])
             ways = {"stead stage": (lambda t=target, w=words: stage(a, f"{tree}/", t, *w), target, None, tree),
@@ -174,8 +175,7 @@ def small_section(a):
                 ways["rsync"] = (lambda t=target: ["rsync", "-a", f"{tree}/", t], target, sync, tree)
             if shutil.which("rclone"):
                 ways["rclone"] = (lambda t=target: ["rclone", "copy", tree, t], target, sync, tree)
-            found[f"{place}, {'durable' if durable else 'not durable'}"] = turns(a, ways, lambda: cold(tree), aside=target.with_name("aside"))
-    return found
+            found[f"{place}, {'durable' if durable else 'not durable'}"] = turns(a, ways, lambda: cold(tree), aside=aside)
 
 
 def table(head, rows):

@@ -77,13 +77,14 @@ impl Remaining {
     }
 }
 
-/// What nobody has measured is taken to need so long for a file and for a byte.
-const FILE_S: f64 = 1e-3;
-const BYTE_S: f64 = 1.0 / 200e6;
+/// What nobody has measured is taken to need so long for a file and for a byte: between what disks and shared file systems need, and what
+/// memory and fast devices do.
+const FILE_S: f64 = 4e-4;
+const BYTE_S: f64 = 1.0 / 400e6;
 /// Files of fewer bytes are taken to cost what files cost, larger ones what bytes cost.
 const SMALL: f64 = 256.0 * 1024.0;
 /// A guess is wrong by no more than this factor, in most cases.
-const GUESS: f64 = 5.0;
+const GUESS: f64 = 6.0;
 /// Nothing is known better than this.
 const LEAST_SPREAD: f64 = 0.08;
 /// What was seen for so long before counts half.
@@ -228,7 +229,7 @@ mod tests {
     #[test]
     fn what_nobody_knows_is_a_wide_guess() {
         let takes = Seen::default().takes(Amount::new(1, 200_000_000));
-        assert!(takes.high / takes.low > 20.0 && takes.seconds > 0.9);
+        assert!(takes.high / takes.low > 30.0 && (0.4..0.6).contains(&takes.seconds));
         assert_eq!(Seen::default().takes(Amount::default()), Remaining::default());
         assert_eq!(Seen::default().rate(), 0.0);
     }

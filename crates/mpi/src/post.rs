@@ -10,11 +10,11 @@ use stead_core::{Error, Kind, Result};
 
 /// Senders wait while more bytes than these are on their way, unless there are few to their receiver: one that takes nothing is not
 /// to keep others from being sent to.
-const OUT: usize = 64 << 20;
+const OUT: usize = 16 << 20;
 /// So many to a receiver are few.
 const SHARE: usize = 8 << 20;
 /// While more than these are on their way, as where several take nothing, senders wait for whomever it is.
-const MOST: usize = 128 << 20;
+const MOST: usize = 64 << 20;
 /// Messages of no more bytes than these never wait: what ranks ask, and say when they are done.
 const SMALL: usize = 4 << 10;
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use stead_core::{Error, Result};
 
 /// Bytes that are kept, at most.
-const KEPT: usize = 32 << 20;
+const KEPT: usize = 16 << 20;
 /// Memory of fewer bytes is new each time, and so is that of more.
 const LEAST: usize = 64 << 10;
 const MOST: usize = 8 << 20;

@@ -20,6 +20,7 @@ use crate::remote::{Far, Nodes};
 use crate::request::Action;
 use crate::rules;
 use crate::serve::Serve;
+use crate::speeds::{Speeds, Under};
 use crate::status::{Progress, Watcher};
 use crate::strays;
 use crate::touch::{self, Bounds};
@@ -104,6 +105,7 @@ impl Side {
 /// What a transfer is driven with.
 pub(crate) struct Drive<'a> {
     pub(crate) journal: &'a Journal,
+    pub(crate) speeds: &'a Speeds,
     pub(crate) id: i64,
     pub(crate) known: &'a Known,
     pub(crate) spaces: &'a Spaces,
@@ -143,7 +145,8 @@ struct Way<'a> {
     clones: AtomicBool,
     serve: Serve,
     watch: Watch,
-    pair: Option<String>,
+    /// None where no bytes move between tiers.
+    under: Option<Under<'a>>,
     rates: Mutex<Rates>,
 }
 
@@ -177,7 +180,7 @@ impl Drive<'_> {
         };
         let rules: Vec<rules::Rule> = bases.flat_map(of).collect();
         let pair = pair(sources.first().map(|s| &s.base), target.as_ref().map(|t| &t.base));
-        let seen = pair.as_ref().map_or(Ok(Seen::default()), |pair| self.journal.seen(pair))?;
+        let seen = self.speeds.of(pair.as_deref(), self.journal)?;
         let touched = self.journal.touched(self.id)?.with(&rules);
         let gentle = self.known.request.options.gentle
             || touch::gentle(self.spaces, &touched)
@@ -206,7 +209,7 @@ impl Drive<'_> {
             clones: AtomicBool::new(true),
             serve: Serve::new(false),
             watch: Watch::start(),
-            pair,
+            under: pair.map(|pair| self.speeds.begin(&pair)),
             rates: Mutex::new(Rates {
                 seen: seen.as_if(PRIOR_S),
                 at: 0.0,
@@ -450,7 +453,10 @@ impl Way<'_> {
                     Ok(copied) => copied,
                     Err(e) => break Err(e),
                 };
-                if let Err(e) = join(&mut committing) {
+                let joined = join(&mut committing);
+                // Batches of small files may be quicker than those who look around.
+                self.show();
+                if let Err(e) = joined {
                     copies.iter().for_each(|copy| self.abandon(&**copy));
                     break Err(e);
                 }
@@ -556,6 +562,9 @@ impl Way<'_> {
         rates.seen.note(new, passed);
         (rates.at, rates.then) = (now, moved);
         let left = rates.seen.takes(Amount::new(totals.files, totals.bytes).less(amount));
+        if let Some(under) = self.measured() {
+            under.tell(rates.seen);
+        }
         drop(rates);
         if let Some(watcher) = self.d.watcher {
             watcher.progress(&Progress {
@@ -572,12 +581,14 @@ impl Way<'_> {
         }
     }
 
+    /// The pair of tiers, if what is seen is how fast it is: what somebody has limited is no speed of a device.
+    fn measured(&self) -> Option<&Under<'_>> {
+        self.under.as_ref().filter(|_| !self.limiter.is_bound())
+    }
+
     /// Notes what was seen of this pair of tiers, for those who come later.
     fn remember(&self) {
-        // What somebody has limited is no speed of a device.
-        let Some(pair) = self.pair.as_ref().filter(|_| !self.limiter.is_bound()) else {
-            return;
-        };
+        let Some(pair) = self.measured().map(Under::pair) else { return };
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let now =
             Amount::new(load(&self.files), load(&self.bytes).saturating_sub(load(&self.kept)));

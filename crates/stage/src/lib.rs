@@ -41,6 +41,7 @@ mod room;
 mod rules;
 mod seats;
 mod serve;
+mod speeds;
 mod status;
 mod strays;
 mod sum;

@@ -17,6 +17,7 @@ use crate::remote::{self, Far, Nodes, Reach};
 use crate::request::Request;
 use crate::rules::{self, Jobs};
 use crate::seats::Seats;
+use crate::speeds::Speeds;
 use crate::status::{Preview, State, Status, Watcher};
 use crate::touch::{Bounds, Key, Touched};
 use crate::turns::{Ear, Turn};
@@ -93,6 +94,7 @@ pub struct Stager {
     counting: Mutex<()>,
     nodes: Option<Nodes>,
     others: Option<Arc<dyn Others>>,
+    speeds: Speeds,
 }
 
 /// Where the journal of this user lies on this host: `$STEAD_STATE`, or `$XDG_STATE_HOME/stead/HOST`, or
@@ -151,7 +153,8 @@ impl Stager {
         })?;
         let journal = Journal::open(&state.join("transfers.db"))?;
         let means = RwLock::new(Arc::new(means));
-        Ok(Stager { journal, locks, means, counting: Mutex::default(), nodes: None, others: None })
+        let (counting, speeds) = (Mutex::default(), Speeds::default());
+        Ok(Stager { journal, locks, means, counting, nodes: None, others: None, speeds })
     }
 
     /// With a journal of no more than about so many bytes: what is over is forgotten, the oldest first, and what does not fit is refused.
@@ -292,7 +295,7 @@ impl Stager {
         let planned = self.plan(request, &How::looks(job, cancel), None, &mut note)?;
         let sums = &planned.sums;
         let pair = pair(Some(&planned.source), planned.target.as_ref());
-        let seen = pair.map_or(Ok(Default::default()), |pair| self.journal.seen(&pair))?;
+        let seen = self.speeds.of(pair.as_deref(), &self.journal)?;
         let takes = seen.takes(Amount::new(sums.totals().files, sums.bytes));
         let preview = Preview {
             files: sums.files,
@@ -661,6 +664,7 @@ impl Stager {
         let (threads, threads_of_small) = self.threads();
         let drive = Drive {
             journal: &self.journal,
+            speeds: &self.speeds,
             id,
             known: &known,
             spaces: &means.spaces,
