@@ -65,6 +65,17 @@ impl Remaining {
         }
     }
 
+    /// The same, with something behind it that takes about so many seconds, half or twice as many.
+    #[must_use]
+    pub fn and(self, seconds: f64) -> Remaining {
+        let more = if seconds.is_finite() { seconds.clamp(0.0, 1e15) } else { 0.0 };
+        Remaining {
+            seconds: self.seconds + more,
+            low: self.low + more / 2.0,
+            high: self.high + more * 2.0,
+        }
+    }
+
     /// The same, of what cannot take less than so many seconds.
     #[must_use]
     pub fn at_least(self, seconds: f64) -> Remaining {
@@ -304,6 +315,19 @@ mod tests {
             prop_assert!(takes.low <= takes.seconds && takes.seconds <= takes.high, "{:?}", takes);
             prop_assert!(takes.low >= 0.0 && takes.high.is_finite(), "{:?}", takes);
             prop_assert!(seen.rate().is_finite());
+        }
+
+        #[test]
+        fn with_more_behind_it_there_is_more_left(
+            seconds in 0f64..1e9, spread in 1f64..5.0, more in any::<f64>(),
+        ) {
+            let told = Remaining { seconds, low: seconds / spread, high: seconds * spread };
+            let both = told.and(more);
+            prop_assert!(both.low <= both.seconds && both.seconds <= both.high, "{:?}", both);
+            prop_assert!(both.low >= told.low && both.high.is_finite());
+            if (0.0..1e15).contains(&more) {
+                prop_assert!(both.seconds >= more && both.high >= more * 2.0);
+            }
         }
 
         #[test]

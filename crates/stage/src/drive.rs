@@ -29,7 +29,7 @@ use crate::work::{self, Carries, Carry, stops_all};
 use files::Found;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 use stead_core::layout::Spaces;
@@ -155,6 +155,8 @@ struct Rates {
     seen: Seen,
     at: f64,
     then: Amount,
+    /// Seconds that the last batch took to be durable and get its names, as the one does behind which nothing is copied any more.
+    names: f64,
 }
 
 impl Drive<'_> {
@@ -214,6 +216,7 @@ impl Drive<'_> {
                 seen: seen.as_if(PRIOR_S),
                 at: 0.0,
                 then: Amount::new(self.known.done.files, self.known.done.bytes),
+                names: 0.0,
             }),
         };
         let ended = way.phases();
@@ -460,7 +463,12 @@ impl Way<'_> {
                     copies.iter().for_each(|copy| self.abandon(&**copy));
                     break Err(e);
                 }
-                committing = Some(scope.spawn(move || self.commit(&copies, sync_each, again)));
+                committing = Some(scope.spawn(move || {
+                    let watch = Watch::start();
+                    let named = self.commit(&copies, sync_each, again);
+                    self.rates().names = watch.seconds();
+                    named
+                }));
                 if let Some(e) = stopped {
                     break Err(e);
                 }
@@ -551,7 +559,7 @@ impl Way<'_> {
             (self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
         let totals = &self.d.known.totals;
         let now = self.watch.seconds();
-        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rates = self.rates();
         if now - rates.at < work::LOOK.as_secs_f64() {
             return;
         }
@@ -562,6 +570,7 @@ impl Way<'_> {
         rates.seen.note(new, passed);
         (rates.at, rates.then) = (now, moved);
         let left = rates.seen.takes(Amount::new(totals.files, totals.bytes).less(amount));
+        let left = left.and(rates.names);
         if let Some(under) = self.measured() {
             under.tell(rates.seen);
         }
@@ -579,6 +588,10 @@ impl Way<'_> {
                 left,
             });
         }
+    }
+
+    fn rates(&self) -> MutexGuard<'_, Rates> {
+        self.rates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The pair of tiers, if what is seen is how fast it is: what somebody has limited is no speed of a device.
