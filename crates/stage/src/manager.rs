@@ -94,7 +94,7 @@ pub struct Stager {
     counting: Mutex<()>,
     nodes: Option<Nodes>,
     others: Option<Arc<dyn Others>>,
-    speeds: Speeds,
+    pub(crate) speeds: Speeds,
 }
 
 /// Where the journal of this user lies on this host: `$STEAD_STATE`, or `$XDG_STATE_HOME/stead/HOST`, or

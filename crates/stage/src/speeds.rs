@@ -75,7 +75,12 @@ impl Drop for Under<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drive::pair;
+    use crate::place::Place;
+    use crate::{Action, Means, Options, Request, Stager};
+    use stead_core::{Cancel, Location};
     use stead_model::transfer::Amount;
+    use stead_store::Folder;
 
     fn seen(bytes: u64) -> Seen {
         let mut seen = Seen::default();
@@ -102,5 +107,28 @@ mod tests {
         drop(one);
         assert_eq!(of("a>b"), seen(1));
         assert_eq!(speeds.of(None, &journal).unwrap(), Seen::default());
+    }
+    #[test]
+    fn what_would_be_done_takes_as_long_as_what_is_under_way_shows() {
+        let dir = tempfile::tempdir().unwrap();
+        let at =
+            |name: &str| Location::parse(&dir.path().join(name).display().to_string(), &|_| None);
+        std::fs::write(dir.path().join("a"), vec![1; 1 << 20]).unwrap();
+        let stager = Stager::open(&dir.path().join("state"), Means::default()).unwrap();
+        let request = Request {
+            action: Action::Copy,
+            sources: vec![at("a").unwrap()],
+            target: Some(at("b").unwrap()),
+            options: Options::default(),
+        };
+        let takes = || stager.preview(&request, &Cancel::new()).unwrap().takes.seconds;
+        assert!(takes() < 0.1);
+        let place = Place::Folder(Folder::open(dir.path()).unwrap());
+        let under = stager.speeds.begin(&pair(Some(&place), Some(&place)).unwrap());
+        // A file a second.
+        under.tell(seen(1 << 16));
+        assert!((0.9..1.1).contains(&takes()), "{}", takes());
+        drop(under);
+        assert!(takes() < 0.1);
     }
 }
