@@ -158,7 +158,7 @@ def told_of(a, name, copies, seconds, aside, in_turn=False):
     size = sum(f.stat().st_size for f in files)
     limit = {"limit": max(int(size / seconds), 1)} if seconds else {}
     for _, target in copies:
-        lay(target, aside) if target.is_dir() else gone(target)
+        lay(target, aside)
     with Daemon(a, transfers=len(copies)) as daemon:
         begun, ids, told, ended = time.perf_counter(), [], {}, {}
         for source, target in copies:
@@ -186,7 +186,7 @@ def told_of(a, name, copies, seconds, aside, in_turn=False):
                 done = (at - begun) / (ended[one] - begun) if done is None else done
                 found.append((done, left, ended[one] - at))
     for _, target in copies:
-        lay(target, aside) if target.is_dir() else gone(target)
+        lay(target, aside)
     return name, found
 
 
@@ -213,9 +213,11 @@ def laid(aside):
 
 
 def lay(path, aside):
-    """Lays it aside, if it is there."""
-    if path.exists():
+    """Lays a folder aside, and removes a file, if it is there."""
+    if path.is_dir():
         path.rename(aside / str(len(list(aside.iterdir()))))
+    else:
+        path.unlink(missing_ok=True)
 
 
 def gone(path):
