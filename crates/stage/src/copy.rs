@@ -57,6 +57,8 @@ pub(crate) struct Copy {
     sums: Mutex<Sums>,
     /// The source when its last byte was read.
     seen: Mutex<Option<Meta>>,
+    /// The target when it was whole, where that is to be known.
+    made: Mutex<Option<Meta>>,
 }
 
 enum Opened {
@@ -125,6 +127,7 @@ impl Copy {
             opened: Mutex::new(Opened::Not),
             sums: Mutex::new(sums),
             seen: Mutex::new(None),
+            made: Mutex::new(None),
         }
     }
 
@@ -367,6 +370,10 @@ impl Carry for Copy {
             self.verify(&pair, room, means)?;
         }
         *lock(&self.seen) = Some(pair.meta);
+        if means.careful || !self.item().replace {
+            // It costs less while the file is open. What cannot be looked at is asked for by its name.
+            *lock(&self.made) = Meta::of_file(pair.to.file()).ok();
+        }
         means.files.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -397,6 +404,10 @@ impl Carry for Copy {
 
     fn folder(&self) -> Option<&Folder> {
         Some(&self.target)
+    }
+
+    fn made(&self) -> Option<Meta> {
+        *lock(&self.made)
     }
 
     fn name(&self) -> Result<()> {

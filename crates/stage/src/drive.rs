@@ -8,7 +8,7 @@ mod names;
 mod naming;
 
 use crate::clock::Watch;
-use crate::commit::SYNC_EACH;
+use crate::commit::{Before, SYNC_EACH};
 use crate::copy::{self, Means};
 use crate::ends::split;
 use crate::job::{Item, Task};
@@ -27,6 +27,7 @@ use crate::touch::{self, Bounds};
 use crate::up;
 use crate::work::{self, Carries, Carry, stops_all};
 use files::Found;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,11 +52,18 @@ const BACK_OFF: Duration = Duration::from_millis(200);
 /// So often at most somebody waits for a single name.
 const MOST_WAITS: u64 = 20;
 /// Folders of the files of a batch, which are open all at once.
-const BATCH_FOLDERS: usize = 64;
+const BATCH_FOLDERS: usize = 40;
 /// Files of so many bytes are small.
 const SMALL: u64 = 128 << 10;
 /// What was seen of other transfers counts for no more than so many seconds of this one.
 const PRIOR_S: f64 = 2.0;
+
+/// What folders get in the end.
+const ENDINGS: [Task; 2] = [Task::Folder, Task::LeaveFolder];
+
+fn endings_of(tasks: &HashMap<Task, u64>) -> u64 {
+    ENDINGS.iter().filter_map(|task| tasks.get(task)).sum()
+}
 
 /// Why a transfer did not come to its end.
 pub(crate) enum Stopped {
@@ -138,6 +146,10 @@ struct Way<'a> {
     /// Of these, those that nobody has moved.
     kept: AtomicU64,
     files: AtomicU64,
+    /// What was left of each task when it began.
+    tasks: HashMap<Task, u64>,
+    /// Folders that are still to get their times, or to be left: names that count, and take next to no time.
+    endings: AtomicU64,
     /// Times that somebody has waited before another try of a single name.
     waits: AtomicU64,
     /// A device has failed to write: each file is made durable by itself, so that it is known which one was lost.
@@ -148,6 +160,13 @@ struct Way<'a> {
     /// None where no bytes move between tiers.
     under: Option<Under<'a>>,
     rates: Mutex<Rates>,
+}
+
+/// Files of a batch, before the first one is brought.
+struct Ready {
+    copies: Carries,
+    /// Those that were brought before, by whoever began the transfer.
+    there: Vec<(Item, Before)>,
 }
 
 /// What was seen of this transfer, for the time that it still needs.
@@ -196,6 +215,7 @@ impl Drive<'_> {
         // Of what is on other nodes these have told: each transfer keeps to it by itself.
         let far = sources.iter().filter_map(|side| side.base.far().and_then(Far::limit));
         let own = far.chain(self.known.request.options.limit).min();
+        let tasks = self.journal.tasks_left(self.id)?;
         let way = Way {
             d: self,
             sources,
@@ -206,6 +226,8 @@ impl Drive<'_> {
             bytes: AtomicU64::new(self.known.done.bytes),
             kept: AtomicU64::new(0),
             files: AtomicU64::new(self.known.done.files),
+            endings: AtomicU64::new(endings_of(&tasks)),
+            tasks,
             waits: AtomicU64::new(0),
             each: AtomicBool::new(false),
             clones: AtomicBool::new(true),
@@ -286,6 +308,10 @@ impl Way<'_> {
         mut work: impl FnMut(&Item) -> Result<()>,
         mut settle: impl FnMut(&mut Vec<&Item>) -> Result<Vec<(i64, Error)>>,
     ) -> Result<()> {
+        if !tasks.iter().any(|task| self.tasks.contains_key(task)) {
+            return Ok(());
+        }
+        let ends = write && tasks.iter().all(|task| ENDINGS.contains(task));
         let (journal, id) = (self.d.journal, self.d.id);
         let mut from = if reverse { i64::MAX } else { 0 };
         loop {
@@ -300,6 +326,9 @@ impl Way<'_> {
                         done.push(item);
                         if write {
                             self.files.fetch_add(1, Ordering::Relaxed);
+                        }
+                        if ends {
+                            self.endings.fetch_sub(1, Ordering::Relaxed);
                         }
                     }
                     // A node that is gone is gone for all.
@@ -439,20 +468,37 @@ impl Way<'_> {
 
     fn files_of(
         &self,
-        batches: &mut dyn FnMut(i64) -> Result<Vec<Item>>,
+        batches: &mut (dyn FnMut(i64) -> Result<Vec<Item>> + Send),
         again: &Mutex<Vec<(Item, Error)>>,
     ) -> Result<()> {
+        let batches = Mutex::new(batches);
+        let next = |from: i64| {
+            let mut batches = batches.lock().unwrap_or_else(PoisonError::into_inner);
+            let items = batches(from)?;
+            let then = items.last().map_or(from, |item| item.n + 1);
+            Ok((self.ready(items, again)?, then))
+        };
+        let panicked = |_| Err(Error::internal("a thread that gets files ready panicked"));
         std::thread::scope(|scope| {
             let mut committing: Option<ScopedJoinHandle<'_, Result<()>>> = None;
+            let mut readying: Option<ScopedJoinHandle<'_, Result<(Ready, i64)>>> = None;
             let mut from = 0;
             let ended = loop {
-                let items = match batches(from) {
-                    Ok(items) if items.is_empty() => break Ok(()),
-                    Ok(items) => items,
+                let begun = readying.take();
+                let ready = begun.map_or_else(|| next(from), |t| t.join().unwrap_or_else(panicked));
+                let ready = match ready {
+                    Ok((_, then)) if then == from => break Ok(()),
+                    Ok((ready, then)) => {
+                        from = then;
+                        ready
+                    }
                     Err(e) => break Err(e),
                 };
-                from = items.last().map_or(from, |item| item.n + 1);
-                let (copies, sync_each, stopped) = match self.copy(items, again) {
+                // An upload is not begun before it is its turn.
+                if !self.is_remote() {
+                    readying = Some(scope.spawn(move || next(from)));
+                }
+                let (copies, sync_each, stopped) = match self.copy(ready, again) {
                     Ok(copied) => copied,
                     Err(e) => break Err(e),
                 };
@@ -477,24 +523,30 @@ impl Way<'_> {
         })
     }
 
-    /// Copies the files of a batch to their temporary names. The error is what stops the transfer behind this batch.
-    fn copy(
-        &self,
-        items: Vec<Item>,
-        again: &Mutex<Vec<(Item, Error)>>,
-    ) -> Result<(Carries, bool, Option<Error>)> {
-        let options = &self.d.known.request.options;
-        let is_move = self.d.known.request.action == Action::Move;
-        let (mut copies, mut there) = (Vec::with_capacity(items.len()), Vec::new());
+    /// What brings the files of a batch; nothing of it is brought yet.
+    fn ready(&self, items: Vec<Item>, again: &Mutex<Vec<(Item, Error)>>) -> Result<Ready> {
+        let mut ready = Ready { copies: Vec::with_capacity(items.len()), there: Vec::new() };
         for item in items {
             self.d.cancel.check()?;
             match self.carry(&item) {
-                Ok(Found::Not(copy)) => copies.push(copy),
-                Ok(Found::Before(before)) => there.push((item, before)),
+                Ok(Found::Not(copy)) => ready.copies.push(copy),
+                Ok(Found::Before(before)) => ready.there.push((item, before)),
                 Err(e) if stops_all(&e) => return Err(e),
                 Err(e) => self.put_off(&item, e, again)?,
             }
         }
+        Ok(ready)
+    }
+
+    /// Copies the files of a batch to their temporary names. The error is what stops the transfer behind this batch.
+    fn copy(
+        &self,
+        ready: Ready,
+        again: &Mutex<Vec<(Item, Error)>>,
+    ) -> Result<(Carries, bool, Option<Error>)> {
+        let options = &self.d.known.request.options;
+        let is_move = self.d.known.request.action == Action::Move;
+        let Ready { copies, there } = ready;
         for (item, before) in &there {
             match self.ended_before(item, before) {
                 Err(e) if stops_all(&e) => return Err(e),
@@ -563,14 +615,14 @@ impl Way<'_> {
         if now - rates.at < work::LOOK.as_secs_f64() {
             return;
         }
-        let amount = Amount::new(files, bytes);
-        let moved = Amount::new(files, bytes.saturating_sub(self.kept.load(Ordering::Relaxed)));
+        let moved = self.moved();
         let (new, passed) = (moved.less(rates.then), now - rates.at);
         let start = Amount::new(self.d.known.done.files, self.d.known.done.bytes);
         rates.seen.note(new, passed);
         (rates.at, rates.then) = (now, moved);
-        let left = rates.seen.takes(Amount::new(totals.files, totals.bytes).less(amount));
-        let left = left.and(rates.names);
+        let last = self.endings.load(Ordering::Relaxed);
+        let ahead = Amount::new(totals.files.saturating_sub(last), totals.bytes);
+        let left = rates.seen.takes(ahead.less(Amount::new(files, bytes))).and(rates.names);
         if let Some(under) = self.measured() {
             under.tell(rates.seen);
         }
@@ -590,6 +642,14 @@ impl Way<'_> {
         }
     }
 
+    /// What it has moved, and so needed time for.
+    fn moved(&self) -> Amount {
+        let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let ended = endings_of(&self.tasks).saturating_sub(load(&self.endings));
+        let files = load(&self.files).saturating_sub(ended);
+        Amount::new(files, load(&self.bytes).saturating_sub(load(&self.kept)))
+    }
+
     fn rates(&self) -> MutexGuard<'_, Rates> {
         self.rates.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -602,9 +662,7 @@ impl Way<'_> {
     /// Notes what was seen of this pair of tiers, for those who come later.
     fn remember(&self) {
         let Some(pair) = self.measured().map(Under::pair) else { return };
-        let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        let now =
-            Amount::new(load(&self.files), load(&self.bytes).saturating_sub(load(&self.kept)));
+        let now = self.moved();
         let start = Amount::new(self.d.known.done.files, self.d.known.done.bytes);
         // A hint, of which nobody is told that it could not be written.
         if let Ok(mut seen) = self.d.journal.seen(pair) {

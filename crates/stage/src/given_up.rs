@@ -3,7 +3,7 @@
 use crate::clock::{self, Watch};
 use crate::job::{Item, Task};
 use crate::journal::Known;
-use crate::manager::{Stager, TOGETHER};
+use crate::manager::Stager;
 use crate::meta;
 use crate::place::{Place, Prefix};
 use crate::status::{State, Status};
@@ -14,6 +14,8 @@ use std::time::Duration;
 use stead_core::{Cancel, Error, Kind, Result};
 use stead_store::Folder;
 
+/// Names that are looked up together.
+const TOGETHER: usize = 4096;
 /// How long whoever does a transfer has for what it is in the middle of.
 pub(crate) const STOPS_WITHIN: Duration = Duration::from_secs(60);
 /// So often it is looked at first what another process does, and later on.

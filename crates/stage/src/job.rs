@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use stead_store::{FileTime, Meta};
 
 /// What is done with one name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Task {
     /// A folder is made, and gets the rights and times of its source in the end.
     Folder,
@@ -156,9 +156,9 @@ impl Made {
     /// As the journal keeps it, behind the mark that the file has.
     pub(crate) fn text(&self, mark: Option<&str>) -> String {
         let FileTime { seconds, nanos } = self.mtime;
-        let numbers = [self.ino.cast_signed(), self.size.cast_signed(), seconds, i64::from(nanos)];
+        let (ino, size) = (self.ino.cast_signed(), self.size.cast_signed());
         let mark = mark.and_then(|mark| mark.split(AND).next()).unwrap_or_default();
-        format!("{mark}{AND}{numbers:?}")
+        format!("{mark}{AND}[{ino}, {size}, {seconds}, {nanos}]")
     }
 
     /// What such a text tells; none of another one.

@@ -6,6 +6,7 @@
 
 mod forms;
 mod kept;
+mod left;
 mod marks;
 mod queued;
 mod room;
@@ -365,66 +366,6 @@ impl Journal {
         .map(|_| ())
     }
 
-    /// What is left to do of these tasks, from number `from` on, or below `from` in reverse: at most so many.
-    ///
-    /// # Errors
-    /// Those of the database.
-    pub(crate) fn left(
-        &self,
-        id: i64,
-        tasks: &[Task],
-        from: i64,
-        reverse: bool,
-        most: usize,
-    ) -> Result<Vec<Item>> {
-        self.not_done(id, tasks, from, reverse, most, "done = 0")
-    }
-
-    /// As [`Journal::left`], in order, with those that have failed.
-    ///
-    /// # Errors
-    /// Those of the database.
-    pub(crate) fn not_whole(
-        &self,
-        id: i64,
-        tasks: &[Task],
-        from: i64,
-        most: usize,
-    ) -> Result<Vec<Item>> {
-        self.not_done(id, tasks, from, false, most, "done <> 1")
-    }
-
-    /// Names that have failed, in order, from number `from` on: at most so many.
-    ///
-    /// # Errors
-    /// Those of the database.
-    pub(crate) fn failed(&self, id: i64, from: i64, most: usize) -> Result<Vec<Item>> {
-        self.not_done(id, &Task::ALL, from, false, most, "done = 2")
-    }
-
-    fn not_done(
-        &self,
-        id: i64,
-        tasks: &[Task],
-        from: i64,
-        reverse: bool,
-        most: usize,
-        which: &str,
-    ) -> Result<Vec<Item>> {
-        let codes: Vec<String> = tasks.iter().map(|t| t.code().to_string()).collect();
-        let (beyond, order) = if reverse { ("<", "DESC") } else { (">=", "ASC") };
-        let sql = format!(
-            "SELECT n, task, origin, source, target, size, mtime, nanos, first, replaces FROM item
-             WHERE transfer = ?1 AND n {beyond} ?2 AND {which} AND task IN ({}) ORDER BY n {order} LIMIT ?3",
-            codes.join(",")
-        );
-        self.with("read", |c| {
-            c.prepare_cached(&sql)?
-                .query_map(params![id, from, number(most as u64)], item)?
-                .collect::<rusqlite::Result<Vec<Item>>>()
-        })
-    }
-
     /// One name of the list.
     ///
     /// # Errors
@@ -450,10 +391,14 @@ impl Journal {
             let write = c.transaction()?;
             let bytes = done.iter().fold(0u64, |bytes, item| bytes.saturating_add(item.size));
             {
-                let mut update = write
-                    .prepare_cached("UPDATE item SET done = 1, mark = NULL WHERE transfer = ?1 AND n = ?2")?;
-                for item in done {
-                    update.execute([id, item.n])?;
+                let mut update = write.prepare_cached(
+                    "UPDATE item SET done = 1, mark = NULL WHERE transfer = ?1 AND n BETWEEN ?2 AND ?3",
+                )?;
+                // Names of a folder have numbers in a row.
+                for row in done.chunk_by(|a, b| b.n == a.n.saturating_add(1)) {
+                    if let (Some(first), Some(last)) = (row.first(), row.last()) {
+                        update.execute([id, first.n, last.n])?;
+                    }
                 }
                 let mut fail = write
                     .prepare_cached("UPDATE item SET done = 2, error = ?3 WHERE transfer = ?1 AND n = ?2")?;

@@ -25,6 +25,7 @@ mod job;
 mod journal;
 mod keep;
 mod limiter;
+mod list;
 mod manager;
 mod meta;
 mod moving;

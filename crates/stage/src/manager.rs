@@ -10,6 +10,7 @@ use crate::given_up;
 use crate::job::Item;
 use crate::journal::{By, Journal, Known};
 use crate::limiter;
+use crate::list;
 use crate::others::{Beside, Claim, Others};
 use crate::place::Place;
 use crate::plan::{Planned, Planner, Progressing};
@@ -30,9 +31,6 @@ use stead_core::layout::spaces::Bound;
 use stead_core::{Cancel, Error, Kind, Result, limits};
 use stead_model::transfer::Amount;
 use stead_store::space;
-
-/// Names of a list that are written down together.
-pub(crate) const TOGETHER: usize = 4096;
 
 /// Threads that copy, unless there are to be more.
 const MOST_THREADS: usize = 16;
@@ -566,20 +564,12 @@ impl Stager {
         watcher: Option<&dyn Watcher>,
     ) -> Result<()> {
         self.journal.plan_begin(id)?;
-        let mut items = Vec::new();
-        let planned = self.plan(request, how, watcher, &mut |item| {
-            items.push(item);
-            if items.len() >= TOGETHER {
-                self.with_room(|| self.journal.plan_add(id, &items))?;
-                items.clear();
-            }
-            Ok(())
-        })?;
+        let add = |items: &[Item]| self.with_room(|| self.journal.plan_add(id, items));
+        let planned = list::write(&add, |sink| self.plan(request, how, watcher, sink))?;
         if rules::counts_renames(&planned) {
             // As a copy it is known how much it is.
             return self.planned(id, request, &How { renames: false, ..*how }, watcher);
         }
-        self.with_room(|| self.journal.plan_add(id, &items))?;
         enough(&planned)?;
         let _counting = match planned.to.iter().any(rules::Rule::has_quota) {
             true => Some(self.counting(how.cancel)?),

@@ -3,6 +3,8 @@
 //!
 //! Nothing is changed while it is planned. Folders come before what lies in them.
 
+mod ahead;
+mod same;
 mod walk;
 
 pub(crate) use walk::unfinished;
@@ -358,8 +360,16 @@ impl Planner<'_> {
             Err(e) => return Err(e),
         };
         let near = self.near(&folder, parent.as_ref().unwrap_or(&target.folder))?;
-        let found =
-            Found { from, folder: &folder, name, path: end.path.clone(), meta, target: path, near };
+        let found = Found {
+            from,
+            folder: &folder,
+            name,
+            path: end.path.clone(),
+            meta,
+            target: path,
+            near,
+            there: None,
+        };
         self.state.roots = (end.path.clone(), found.target.clone());
         // Into a bucket it would be a copy of all that is there now, which nobody means, either.
         if near.is_some() || self.state.bucket {

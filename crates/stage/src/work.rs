@@ -9,11 +9,11 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use stead_core::{Error, Kind, Result};
-use stead_store::Folder;
+use stead_store::{Folder, Meta};
 
 /// Small files of a folder that a thread takes together, at most.
 const MOST_TOGETHER: usize = 32;
@@ -140,6 +140,11 @@ pub(crate) trait Carry: Send + Sync {
 
     /// The folder in which it gets its name, if it is one.
     fn folder(&self) -> Option<&Folder>;
+
+    /// What it is, whole and without its name, if somebody has looked.
+    fn made(&self) -> Option<Meta> {
+        None
+    }
 
     /// Gives it its name.
     ///
@@ -306,6 +311,39 @@ pub(crate) fn copy(
     });
 }
 
+/// Does something with each of these files, by so many threads, of which each has some of a folder at a time; what comes of each, in order.
+pub(crate) fn of_each<'f>(
+    files: usize,
+    threads: usize,
+    folder: impl Fn(usize) -> &'f Path,
+    work: &(impl Fn(usize) -> Result<()> + Sync),
+) -> Vec<Result<()>> {
+    if threads < 2 {
+        return (0..files).map(work).collect();
+    }
+    let most = (files / (threads * TURNS)).clamp(1, MOST_TOGETHER);
+    let (runs, next) = (runs(&vec![1; files], folder, most), AtomicUsize::new(0));
+    let one = || {
+        let mut came = Vec::new();
+        while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            came.extend(run.files.clone().map(|file| (file, work(file))));
+        }
+        came
+    };
+    let mut all: Vec<Option<Result<()>>> = (0..files).map(|_| None).collect();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        // Of one that panicked nobody knows what it has done.
+        for (file, came) in workers.into_iter().filter_map(|w| w.join().ok()).flatten() {
+            if let Some(place) = all.get_mut(file) {
+                *place = Some(came);
+            }
+        }
+    });
+    let panicked = || Err(Error::internal("a thread that names files panicked"));
+    all.into_iter().map(|came| came.unwrap_or_else(panicked)).collect()
+}
+
 /// A thread that is no longer running, however it ended.
 struct Leaving<'a>(&'a Mutex<usize>, &'a Condvar);
 
@@ -324,6 +362,28 @@ mod tests {
     fn of(runs: Vec<Run>) -> Vec<(Range<usize>, u64)> {
         let turns = Turns::new(runs);
         (0..).map_while(|turn| turns.get(turn)).map(|(files, piece, _)| (files, piece)).collect()
+    }
+
+    #[test]
+    fn what_comes_of_each_file_comes_in_order_by_however_many_threads() {
+        let folders = ["a", "b", "c"].map(Path::new);
+        let odd = |file: usize| match file % 7 {
+            3 => Err(Error::usage(format!("file {file}"))),
+            _ => Ok(()),
+        };
+        for threads in [1, 2, 5, 64] {
+            for files in [0, 1, 2, 300] {
+                let came = of_each(files, threads, |file| folders[file / 50 % 3], &odd);
+                let told = came.iter().enumerate().all(|(file, came)| match came {
+                    Ok(()) => file % 7 != 3,
+                    Err(e) => file % 7 == 3 && e.to_string().contains(&format!("file {file}")),
+                });
+                assert!(told && came.len() == files, "{files} by {threads}");
+            }
+        }
+        let panics = |file: usize| if file == 5 { panic!("on purpose") } else { Ok(()) };
+        let came = of_each(9, 3, |_| Path::new(""), &panics);
+        assert!(came.len() == 9 && came[5].as_ref().is_err_and(|e| e.kind() == Kind::Internal));
     }
 
     #[test]

@@ -5,11 +5,14 @@ use crate::commit::{self, Touched};
 use crate::copy;
 use crate::job::{Item, Made};
 use crate::request::Action;
-use crate::work::{Carries, Carry, stops_all};
-use std::path::PathBuf;
+use crate::work::{self, Carries, Carry, stops_all};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use stead_core::{Error, Result};
+
+/// A thread has so many names to give at least.
+const NAMES_EACH: usize = 64;
 
 impl Way<'_> {
     fn mark(&self, copy: &dyn Carry) -> Result<()> {
@@ -95,8 +98,8 @@ impl Way<'_> {
         let mut touched = Touched::default();
         let mut stopped = None;
         let mut done = Vec::with_capacity(whole.len());
-        for copy in whole {
-            match copy.name() {
+        for (copy, named) in whole.iter().zip(self.of_each(whole, |copy| copy.name())) {
+            match named {
                 Ok(()) => {
                     match copy.folder() {
                         // To ask for all of a file system would be to hear again of the file that was lost.
@@ -126,8 +129,8 @@ impl Way<'_> {
         }
         let mut left = Vec::new();
         if self.d.known.request.action == Action::Move {
-            for copy in &done {
-                match copy.leave() {
+            for (copy, gone) in done.iter().zip(self.of_each(&done, |copy| copy.leave())) {
+                match gone {
                     Ok(()) => left.push(*copy),
                     Err(e) => {
                         let item = copy.track().item();
@@ -144,6 +147,19 @@ impl Way<'_> {
         let items: Vec<&Item> = left.iter().map(|copy| copy.track().item()).collect();
         self.d.journal.done(self.d.id, &items, &[])?;
         stopped.map_or(Ok(()), Err)
+    }
+
+    /// Does something with the names of these, of many by several threads: folders take in names by themselves.
+    fn of_each(
+        &self,
+        copies: &[&dyn Carry],
+        work: impl Fn(&dyn Carry) -> Result<()> + Sync,
+    ) -> Vec<Result<()>> {
+        let near = !self.gentle && !self.is_remote();
+        let threads = if near { self.d.threads.min(copies.len() / NAMES_EACH) } else { 1 };
+        let folder = |i: usize| copies.get(i).map_or(Path::new(""), |c| c.track().item().folder());
+        let one = |i: usize| copies.get(i).map_or(Ok(()), |copy| work(*copy));
+        work::of_each(copies.len(), threads, folder, &one)
     }
 
     /// Makes files durable that nobody has made so by themselves.
@@ -197,8 +213,9 @@ impl Way<'_> {
         for copy in whole.iter().filter(|copy| is_move || !copy.track().item().replace) {
             let item = copy.track().item();
             let Some(folder) = copy.folder() else { continue };
+            let there = || folder.meta(&self.temporary(item)).ok().flatten();
             // What cannot be looked at cannot be named, which is told then.
-            let Ok(Some(meta)) = folder.meta(&self.temporary(item)) else { continue };
+            let Some(meta) = copy.made().or_else(there) else { continue };
             let mark = match copy.is_marked() {
                 true => self.d.journal.mark(self.d.id, item.n)?,
                 false => None,

@@ -2,6 +2,7 @@
 
 use super::Journal;
 use crate::status::State;
+use rusqlite::TransactionBehavior;
 use std::sync::atomic::Ordering;
 use stead_core::{Error, Result, units};
 
@@ -189,6 +190,23 @@ impl Journal {
     /// # Errors
     /// Those of the database.
     pub(crate) fn forget_names(&self, id: i64) -> Result<()> {
+        // Without a condition the pages go as a whole, and no row is looked at.
+        let alone = self.with("write to", |c| {
+            let write = c.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let alone: bool = write
+                .prepare_cached(
+                    "SELECT NOT EXISTS (SELECT 1 FROM item WHERE transfer < ?1)
+                       AND NOT EXISTS (SELECT 1 FROM item WHERE transfer > ?1)",
+                )?
+                .query_row([id], |row| row.get(0))?;
+            if alone {
+                write.prepare_cached("DELETE FROM item")?.execute([])?;
+            }
+            write.commit().map(|()| alone)
+        })?;
+        if alone {
+            return Ok(());
+        }
         while self.with("write to", |c| {
             c.prepare_cached(
                 "DELETE FROM item WHERE transfer = ?1 AND n IN

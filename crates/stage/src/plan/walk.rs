@@ -1,5 +1,7 @@
 //! Trees, name by name: what the source has and what the target has decide what is to be done.
 
+use super::ahead::Look;
+use super::same::{has_time, is_copy, is_one};
 use super::{First, Planner, Progressing, twice};
 use crate::commit::same_time;
 use crate::compare::{Comparer, Pair};
@@ -37,6 +39,8 @@ pub(super) struct Found<'f> {
     pub(super) target: PathBuf,
     /// The device on which it may be renamed to its target.
     pub(super) near: Option<u64>,
+    /// What has its name in the folder of the target, if that was looked for.
+    pub(super) there: Option<Option<Meta>>,
 }
 
 impl Planner<'_> {
@@ -74,12 +78,14 @@ impl Planner<'_> {
         }
     }
 
-    pub(super) fn walk(
+    /// Walks through a tree; `ahead` is looked at by others what it will come to.
+    pub(super) fn walk_by(
         &mut self,
         from: i64,
         base: &Place,
         target: &End,
         first: Step,
+        ahead: &mut dyn Look,
     ) -> Result<()> {
         self.state.roots = (first.source.clone(), first.target.clone());
         let (mut steps, mut above) = (vec![first], Vec::new());
@@ -104,9 +110,17 @@ impl Planner<'_> {
             let way = step.source.strip_prefix(&self.state.roots.0).unwrap_or(&step.source);
             let listed = self.state.filter.listed_in(way);
             let is_listed = listed.is_some();
-            let lists: Box<dyn Iterator<Item = Result<Vec<OsString>>>> = match listed {
-                Some(listed) => Box::new(std::iter::once(Ok(listed))),
-                None => Box::new(folder.names(AT_ONCE)?),
+            let seen = ahead.take(&step.source, self.cancel)?;
+            let mut known = Vec::new();
+            let lists: Box<dyn Iterator<Item = Result<Vec<OsString>>>> = match (listed, seen) {
+                (Some(listed), _) => Box::new(std::iter::once(Ok(listed))),
+                (None, None) => Box::new(folder.names(AT_ONCE)?),
+                (None, Some(seen)) => {
+                    let (names, metas) =
+                        seen.into_iter().map(|seen| (seen.name, (seen.meta, seen.there))).unzip();
+                    known = metas;
+                    Box::new(std::iter::once(Ok(names)))
+                }
             };
             for list in lists {
                 let list = list?;
@@ -119,8 +133,12 @@ impl Planner<'_> {
                     self.know_times(&folder, to, &list)?;
                     self.compare_all(&folder, to, &list, &step.source)?;
                 }
-                for name in list {
-                    let meta = match folder.meta(&name)? {
+                for (at, name) in list.into_iter().enumerate() {
+                    let (meta, there) = match known.get(at) {
+                        Some((meta, there)) => (Some(*meta), *there),
+                        None => (folder.meta(&name)?, None),
+                    };
+                    let meta = match meta {
                         Some(meta) if !is_listed => meta,
                         Some(meta)
                             if meta.what == What::Folder
@@ -145,13 +163,14 @@ impl Planner<'_> {
                         }
                         continue;
                     }
-                    let found =
-                        Found { from, folder: &folder, name: &name, path, meta, target, near };
+                    let (folder, name) = (&folder, name.as_os_str());
+                    let found = Found { from, folder, name, path, meta, target, near, there };
                     if let Some(step) = self.name(&found, to.as_ref())? {
+                        ahead.want(&step);
                         steps.push(step);
                     }
                     if delete {
-                        names.insert(name);
+                        names.insert(name.to_owned());
                     }
                 }
                 self.state.compared.clear();
@@ -185,6 +204,7 @@ impl Planner<'_> {
                     meta,
                     target: step.target.clone(),
                     near: None,
+                    there: None,
                 };
                 self.state.sums.others += 1;
                 self.item(Task::LeaveFolder, &found, false)?;
@@ -272,9 +292,10 @@ impl Planner<'_> {
     /// Plans for one name, `to` being the folder of the target, if it is there. Gives a folder that is to be walked through.
     pub(super) fn name(&mut self, found: &Found<'_>, to: Option<&Place>) -> Result<Option<Step>> {
         let name = found.target.file_name().unwrap_or_default();
-        let there = match to {
-            Some(to) => to.meta(name)?,
-            None => None,
+        let there = match (found.there, to) {
+            (Some(there), _) => there,
+            (None, Some(to)) => to.meta(name)?,
+            (None, None) => None,
         };
         // Of a folder in which something is left out each name goes by itself.
         let whole = found.meta.what != What::Folder || self.state.filter.is_none();
@@ -720,36 +741,6 @@ impl Progressing {
             self.sums.freed_own = self.sums.freed_own.saturating_add(meta.room);
         }
     }
-}
-
-/// True if a file of the target has the time of its source.
-fn has_time(found: &Found<'_>, there: &Meta, to: &Place) -> Result<bool> {
-    let changed = found.folder.changed(found.name, &found.meta)?.unwrap_or(found.meta.mtime);
-    let name = found.target.file_name().unwrap_or_default();
-    Ok(match to.changed(name, there)? {
-        Some(time) => same_time(changed, time),
-        // Nobody has said of which time it is: not of a later one than that at which it was put there.
-        None => changed <= there.mtime,
-    })
-}
-
-/// True if both are the same file or folder. Of other nodes it is one of a file system that both have if nothing tells them apart.
-fn is_one(here: &Meta, there: &Meta) -> bool {
-    let far = there.dev >> 63 == 1 && here.dev >> 63 == 0;
-    let of = |m: &Meta| (m.ino, m.size, m.mtime, m.ctime);
-    match far {
-        true => of(here) == of(there),
-        false => (here.dev, here.ino) == (there.dev, there.ino),
-    }
-}
-
-/// True if what the target keeps is what a copy would be, of which other names may be made: also by whose it is, since its owner may change
-/// all names at once.
-fn is_copy(from: &Meta, there: &Meta) -> bool {
-    let user = rustix::process::geteuid();
-    let owner = if user.is_root() { from.uid } else { user.as_raw() };
-    (there.what, there.size, there.uid) == (What::File, from.size, owner)
-        && same_time(from.mtime, there.mtime)
 }
 
 /// True of the temporary names of transfers, which belong to them alone.
