@@ -10,6 +10,9 @@ const TOGETHER: usize = 1024;
 /// So many times as many wait to be written; who finds more of them waits, too.
 const WAITING: usize = 4;
 
+/// What is to be written, and who writes it.
+type Writing<'s> = (SyncSender<Vec<Item>>, ScopedJoinHandle<'s, Result<()>>);
+
 /// Has `find` find names, and `add` write them down, in their order and a part at a time. All are written when this returns.
 ///
 /// # Errors
@@ -21,7 +24,7 @@ pub(crate) fn write<T>(
     std::thread::scope(|scope| {
         let mut items = Vec::new();
         // A short list needs no thread.
-        let mut writing: Option<(SyncSender<Vec<Item>>, ScopedJoinHandle<'_, Result<()>>)> = None;
+        let mut writing: Option<Writing<'_>> = None;
         let found = find(&mut |item| {
             items.push(item);
             if items.len() < TOGETHER {
