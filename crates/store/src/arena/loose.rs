@@ -120,6 +120,14 @@ fn may_have_more() -> bool {
 impl OfFile {
     /// `None` if the file system has no files without a name.
     fn new(folder: &Folder, at: (u64, u64), len: u64) -> Result<Option<OfFile>> {
+        let lacks = || shared::free_in(folder).is_some_and(|free| free < len);
+        if lacks() {
+            // Pages that nobody has are room for it.
+            kept::clear();
+        }
+        if lacks() {
+            return Err(shared::no_room(folder, len));
+        }
         let Some(file) = folder.unnamed_file(0o600).map_err(Error::of_open_files)? else {
             return Ok(None);
         };
@@ -137,17 +145,7 @@ impl OfFile {
         // From here on it is counted.
         let of = OfFile { map, file, at, is_named: AtomicBool::new(false) };
         shared::prefer_huge(&of.map);
-        let fill = || match shared::free_in(folder) {
-            // Before others find none because of what is of no use here.
-            Some(free) if free < len => Err(Errno::NOSPC),
-            _ => shared::fill(&of.map, &of.file, 0, size),
-        };
-        let mut filled = fill();
-        if filled.is_err_and(is_full) {
-            kept::clear();
-            filled = fill();
-        }
-        match filled {
+        match shared::fill(&of.map, &of.file, 0, size) {
             Ok(()) => Ok(Some(of)),
             Err(e) if is_full(e) => Err(shared::no_room(folder, len)),
             Err(e) => Err(failed(e.into())),
