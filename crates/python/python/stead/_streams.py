@@ -136,7 +136,7 @@ class StreamWriter:
 
     def report(self) -> dict[str, Any]:
         """What this writer has done so far: how many `steps` it has ended, bytes that it has `put`, and those of them that were `copied` (others were
-        made in their place, by `empty`), `copy_cpu_s`, seconds of processors that its copies have taken (those of 64 KiB or more), `waited_s`,
+        made in their place, by `empty` or `stead.empty`), `copy_cpu_s`, seconds of processors that its copies have taken (those of 64 KiB or more), `waited_s`,
         seconds that it has waited for others, and `waits`, for whom, as dicts with `who`, `times` and `waited_s`. `last` is the same of the last
         step. `memory` is that of the stream on this node: bytes that it may take (`most`), takes now (`used`) and has taken at most (`peak`), those
         of a `step` on average, and `peak_steps`, the peak as a multiple of that."""
