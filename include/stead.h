@@ -254,6 +254,12 @@ typedef struct stead_stager stead_stager;
 typedef struct stead_stream_array stead_stream_array;
 
 /**
+ * Memory for arrays that is made before there is a writer, and that any writer puts without a copy. Made by stead_stream_empty, freed with
+ * stead_stream_buffer_free. Several threads may use it.
+ */
+typedef struct stead_stream_buffer stead_stream_buffer;
+
+/**
  * A reader of a stream. Made by stead_stream_reader_open, freed with stead_stream_reader_free. Several threads may use it, one after the
  * other: a call waits for the one before.
  */
@@ -3910,6 +3916,47 @@ stead_status stead_stream_writer_abandon(struct stead_stream_writer *writer,
  * more, such as one that was closed, is left alone.
  */
 void stead_stream_writer_free(struct stead_stream_writer *writer);
+
+/**
+ * Memory of `size` bytes that writers of streams put without a copy, by stead_stream_writer_put_buffer, as often as one likes. `*memory` is
+ * where it begins, aligned to 64 bytes at least: at first whatever was there before; NULL if `size` is 0. It lies in the dataspace "memory";
+ * `dataspaces` are as in stead_stream_writer_options, NULL and 0 for those that are configured.
+ *
+ * It counts for the memory of a stream each time that it is put, until its step has gone, and before that for none. Its pages are there when
+ * this returns, which takes as long as a copy does, unless memory of this size was freed whose steps have gone: that is lent again. So a program
+ * that makes one for each step has no new pages after the first few. Less than 64 KiB is copied when it is put, which is less work; so is what is
+ * beyond a quarter of the files that this process may have open, each having one; all of it where the file system has no files without a name;
+ * and what is put by a process that was forked since.
+ *
+ * Errors: STEAD_USAGE for dataspaces that are none; STEAD_NO_SPACE if there is not as much memory; STEAD_LIMIT if this process may have no
+ * such file, or no more files or mappings; STEAD_PERMISSION if the folder of streams is not private to this user.
+ */
+stead_status stead_stream_empty(const char *const *dataspaces,
+                                size_t dataspaces_count,
+                                uint64_t size,
+                                void **memory,
+                                struct stead_stream_buffer **buffer,
+                                struct stead_error **error);
+
+/**
+ * Puts a block that lies at the beginning of a buffer, without a copy if readers can look at it there: see stead_stream_empty. The handle stays
+ * one. From then on the memory must not be written to; it may be read, and put again, until it is freed. The rest is as in
+ * stead_stream_writer_put.
+ *
+ * Errors: those of stead_stream_writer_put; STEAD_USAGE if the buffer is shorter than the block.
+ */
+stead_status stead_stream_writer_put_buffer(struct stead_stream_writer *writer,
+                                            uint32_t variable,
+                                            const uint64_t *start,
+                                            const uint64_t *count,
+                                            const struct stead_stream_buffer *buffer,
+                                            struct stead_error **error);
+
+/**
+ * Frees a buffer, whose memory must not be used any more: steps that have it keep it as long as they are there. NULL is nothing to do; a handle
+ * that is none any more is left alone.
+ */
+void stead_stream_buffer_free(struct stead_stream_buffer *buffer);
 
 /**
  * Takes the place of a rank of a group of readers of the stream `name`, and waits for the stream if nobody writes it yet. `options` may

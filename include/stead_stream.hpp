@@ -158,6 +158,34 @@ private:
     span<T> elements_;
 };
 
+/// Memory for `n` elements that is made before there is a writer, and that any writer puts without a copy, as often as one likes. Once it was put
+/// it is to be read only. When it goes, steps that have it keep it, and the next one of this size has the memory of one whose steps have gone.
+template <class T> class buffer {
+public:
+    explicit buffer(std::size_t n, const std::vector<std::string> &dataspaces = {}) {
+        const auto spaces = stead::detail::pointers(dataspaces);
+        // More than any memory has where it does not fit.
+        const std::uint64_t bytes = n > SIZE_MAX / sizeof(T) ? UINT64_MAX : static_cast<std::uint64_t>(n) * sizeof(T);
+        void *memory = nullptr;
+        stead_stream_buffer *b = nullptr;
+        detail::call(stead_stream_empty, spaces.data(), spaces.size(), bytes, &memory, &b);
+        handle_.reset(b);
+        elements_ = span<T>(static_cast<T *>(memory), n);
+    }
+    /// Its elements: at first whatever was there before.
+    T *data() const noexcept { return elements_.data(); }
+    std::size_t size() const noexcept { return elements_.size(); }
+    T &operator[](std::size_t i) const { return elements_[i]; }
+    T *begin() const noexcept { return data(); }
+    T *end() const noexcept { return data() + size(); }
+
+    const stead_stream_buffer *get() const noexcept { return handle_.get(); }
+
+private:
+    stead::detail::handle<stead_stream_buffer, &stead_stream_buffer_free> handle_;
+    span<T> elements_;
+};
+
 /// Puts blocks of variables into the steps of a stream. When it goes, the stream is closed; or given up, if it is within a step or
 /// something was thrown.
 class writer {
@@ -276,6 +304,15 @@ public:
         // The call takes it, unless there is no writer: then it goes with `filled`.
         stead_stream_room *const r = handle_ ? filled.handle_.release() : filled.handle_.get();
         detail::call(stead_stream_writer_put_room, get(), r);
+    }
+    /// Puts a block that lies at the beginning of a buffer, the last index running fastest, where it lies.
+    template <class T> void put(const variable<T> &of, const numbers &start, const numbers &count, const buffer<T> &made) {
+        check(of, start, count);
+        detail::call(stead_stream_writer_put_buffer, get(), of.number(), start.data(), count.data(), made.get());
+    }
+    /// Puts all of a variable.
+    template <class T> void put(const variable<T> &of, const buffer<T> &made) {
+        detail::call(stead_stream_writer_put_buffer, get(), of.number(), nullptr, nullptr, made.get());
     }
     /// Ends the step: when all writers have, readers see it.
     void end() { detail::call(stead_stream_writer_end, get()); }

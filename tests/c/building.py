@@ -53,7 +53,8 @@ class Installed:
     def compile_fortran(self, source: Path, into: Path, *flags: str) -> Path:
         """Compiles a program in Fortran with the modules of streams, which are installed as their sources."""
         program = into / source.stem
-        modules = [self.prefix / "include" / name for name in ("stead_stream.f90", "stead_stream_told.f90")]
+        names = ("stead_stream.f90", "stead_stream_told.f90", "stead_stream_buffer.f90")
+        modules = [self.prefix / "include" / name for name in names]
         words = ["-std=f2018", "-g1", "-Wall", "-Wextra", "-Werror", f"-J{into}", *flags]
         run("gfortran", *words, *modules, source, "-o", program, *self.pkg_config("--libs"), "-pthread", "-lm")
         return program

@@ -339,6 +339,33 @@ static void outlives_memory() {
     CHECK(fails(stead::kind::no_space, "no dataspace has room", [&] { st::writer("large", how); }));
 }
 
+static void puts_what_was_made_first() {
+    st::buffer<double> made(50000, spaces), part(20000, spaces);
+    CHECK(made.size() == 50000 && made.data() == &made[0] && made.end() - made.begin() == 50000);
+    std::iota(made.begin(), made.end(), 0.0);
+    std::iota(part.begin(), part.end(), 100.0);
+    {
+        st::writer out("made", writes());
+        const auto t = out.define<double>("T", {50000});
+        const auto u = out.define<double>("U", {2, 20000});
+        out.begin();
+        out.put(t, made);
+        out.put(u, {0, 0}, {1, 20000}, part);
+        out.put(u, {1, 0}, {1, 20000}, part);
+        CHECK(fails(stead::kind::usage, "the memory has 160000", [&] { out.put(t, part); }));
+        CHECK(fails(stead::kind::usage, "the start has 1 numbers", [&] { out.put(u, {0}, {1, 1}, part); }));
+        out.end();
+        CHECK(out.report().find("\"copied\": 0") != std::string::npos);
+        const st::buffer<double> moved = std::move(made);
+        CHECK(moved[49999] == 49999);
+    }
+    st::reader in("made", reads());
+    const auto step = in.next();
+    CHECK(step && step->get<double>("T").back() == 49999 && step->get<double>("U").back() == 20099);
+    CHECK(fails(stead::kind::limit, "more memory", [] { st::buffer<double>(SIZE_MAX, spaces); }));
+    CHECK(st::buffer<int>(0, spaces).data() == nullptr);
+}
+
 // In memory: `stream FOLDER`.
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
@@ -350,6 +377,7 @@ int main(int argc, char **argv) {
     waits_for_steps();
     steps_come_by_themselves();
     outlives_memory();
+    puts_what_was_made_first();
     CHECK(stead_handles_alive() == 0);
     std::printf("stream: %d checks, %d failed\n", checks.load(), failures.load());
     return failures != 0;

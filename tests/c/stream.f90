@@ -4,11 +4,14 @@ program options_of_streams
     use, intrinsic :: iso_c_binding
     use stead_stream
     use stead_stream_told
+    use stead_stream_buffer
     implicit none
     integer(c_int64_t), parameter :: one = 1, wait = 60000, few = 4, two = 2, many = 2000
     integer(c_int64_t), parameter :: b20 = 2_c_int64_t**20, b32 = 2_c_int64_t**32, b39 = 2_c_int64_t**39, b40 = 2_c_int64_t**40
     character(8), parameter :: name = 'T', image = 'image', units = 'units', kelvin = 'K'
-    type(c_ptr) :: writer, reader, step, memory, room
+    type(c_ptr) :: writer, reader, step, memory, room, buffer
+    real(c_double), pointer :: made(:, :)
+    character(:), allocatable :: json
     integer(c_int32_t) :: t, i
     integer(c_int) :: status, dtype
     integer(c_int64_t) :: n
@@ -87,6 +90,42 @@ program options_of_streams
     call must(status)
     call stead_reader_next(reader, step, status)
     if (status == 0 .or. c_associated(step)) error stop 'a stream that was given up'
+    call stead_reader_close(reader)
+
+    ! Made before there is a writer, and put where it lies; a step has it when it is freed.
+    call stead_stream_empty(16 * many * few, memory, buffer, status)
+    call must(status)
+    call c_f_pointer(memory, made, [many, 2 * few])
+    made = 2
+    made(many, few) = 7
+    call stead_writer_open('made', writer, status, timeout_ms=wait)
+    call must(status)
+    call stead_writer_define(writer, name, STEAD_F64, [many, 4 * few], t, status)
+    call must(status)
+    call stead_writer_begin(writer, status)
+    call must(status)
+    call stead_writer_put_buffer(writer, t, [one, one], [many, 2 * few], buffer, status)
+    call must(status)
+    call stead_writer_put_buffer(writer, t, [one, 1 + 2 * few], [many, 2 * few], buffer, status)
+    call must(status)
+    call stead_writer_put_buffer(writer, t, [one, one], [many, 4 * few], buffer, status)
+    if (status == 0) error stop 'a block that is larger than its buffer'
+    call stead_writer_end(writer, status)
+    call must(status)
+    call stead_writer_report(writer, json, status)
+    call must(status)
+    if (index(json, '"copied": 0') == 0) error stop 'what was made was copied'
+    call stead_buffer_free(buffer)
+    call stead_writer_close(writer, status)
+    call must(status)
+    call stead_reader_open('made', reader, status, timeout_ms=wait)
+    call must(status)
+    call stead_reader_next(reader, step, status)
+    call must(status)
+    call stead_step_get(step, name, [many, one], [one, few], c_loc(got), c_sizeof(got), status)
+    call must(status)
+    if (any(nint(got) /= [2, 2, 2, 7])) error stop 'other values of what was made'
+    call stead_step_free(step)
     call stead_reader_close(reader)
 
     ! Far beyond what 32 bits can count, where a block begins below that and ends above, and where only both dimensions together do.

@@ -34,6 +34,7 @@ def test_what_is_installed(installed):
         "include/stead_stream.hpp",
         "include/stead_stream.f90",
         "include/stead_stream_told.f90",
+        "include/stead_stream_buffer.f90",
         "include/stead_admin.hpp",
         "include/stead_tipsy.hpp",
         "lib/libstead.a",

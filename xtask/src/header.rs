@@ -41,6 +41,7 @@ const FILES: &[&str] = &[
     "stream",
     "stream_coupling",
     "stream_writer",
+    "stream_buffer",
     "stream_reader",
     "stream_step",
     "stream_subscription",

@@ -199,6 +199,7 @@ const UNSAFE: &[&str] = &[
     "crates/capi/src/stage.rs",
     "crates/capi/src/stage_request.rs",
     "crates/capi/src/stream.rs",
+    "crates/capi/src/stream_buffer.rs",
     "crates/capi/src/stream_coupling.rs",
     "crates/capi/src/stream_reader.rs",
     "crates/capi/src/stream_step.rs",

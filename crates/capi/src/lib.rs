@@ -40,6 +40,7 @@ mod session;
 mod stage;
 mod stage_request;
 mod stream;
+mod stream_buffer;
 mod stream_coupling;
 mod stream_reader;
 mod stream_step;

@@ -91,7 +91,7 @@ fn closed() -> Error {
     Error::usage("the stream writer was closed")
 }
 
-fn with<T>(
+pub fn with<T>(
     writer: *const stead_stream_writer,
     f: impl FnOnce(&mut Writer) -> Result<T>,
 ) -> Result<T> {
@@ -349,7 +349,7 @@ pub unsafe extern "C" fn stead_stream_writer_begin(
 }
 
 /// A block of a variable.
-fn block(
+pub fn block(
     c: &Caller,
     writer: &Writer,
     variable: u32,

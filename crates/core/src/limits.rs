@@ -92,6 +92,12 @@ pub const MAX_PATH_BYTES: usize = 4096;
 pub const ARENA_SEGMENT: u64 = 256 << 20;
 /// Bytes of such memory that keep their pages when nobody uses them, unless told otherwise.
 pub const ARENA_KEEP_FREE: u64 = 256 << 20;
+/// Arrays of fewer bytes that are made before there is a writer are copied when they are put, which is less work than giving a file its name.
+pub const LOOSE_LEAST: usize = 64 << 10;
+/// Bytes of such arrays that no writer has had, and that are kept for the next ones when nobody has them.
+pub const LOOSE_KEEP_FREE: u64 = 256 << 20;
+/// Such arrays that have files of their own, of one process: no more than a quarter of the files that it may have open. Others are copied.
+pub const MAX_LOOSE: usize = 4096;
 /// Files of such memory of others that stay mapped when nobody looks at them.
 pub const MAX_NEIGHBOUR_MAPS: usize = 256;
 /// Variables in one step of a stream.

@@ -11,9 +11,10 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stead::read::View;
-use stead::stream::{Array, Kept, Room};
+use stead::stream::{Array, Buffer, Kept, Room};
 
 /// `Py_buffer`.
 #[repr(C)]
@@ -60,6 +61,8 @@ pub enum Held {
     Array(Array),
     /// Memory of a stream, which may be written.
     Memory(Memory),
+    /// Memory that was made before there was a stream, which may be written until it is put.
+    Made(Made),
 }
 
 impl Held {
@@ -74,6 +77,7 @@ impl Held {
                 let (start, len) = memory.place();
                 return (start.cast_const(), len);
             }
+            Held::Made(made) => return (made.start.cast_const(), made.len),
         };
         (bytes.as_ptr(), bytes.len())
     }
@@ -108,6 +112,35 @@ impl Memory {
     /// Where it begins, and its bytes.
     fn place(&self) -> (*mut u8, usize) {
         (self.start, self.len)
+    }
+}
+
+/// Memory for an array that is made before there is a stream.
+pub struct Made {
+    /// Writable for `len` bytes as long as `buffer` lives; not null.
+    start: *mut u8,
+    len: usize,
+    pub buffer: Buffer,
+    /// Somebody may look at it: arrays that are made of it from now on are for reading only.
+    pub is_put: AtomicBool,
+}
+
+// SAFETY: as of `Memory`.
+unsafe impl Send for Made {}
+// SAFETY: as above.
+unsafe impl Sync for Made {}
+
+impl Made {
+    /// `None` if somebody else has it already.
+    pub fn new(mut buffer: Buffer) -> Option<Made> {
+        let bytes = buffer.bytes_mut()?;
+        let (start, len) = (bytes.as_mut_ptr(), bytes.len());
+        Some(Made { start, len, buffer, is_put: AtomicBool::new(false) })
+    }
+
+    /// True if these bytes are all of it.
+    pub fn is_all(&self, bytes: &[u8]) -> bool {
+        self.len > 0 && bytes.len() == self.len && std::ptr::eq(bytes.as_ptr(), self.start)
     }
 }
 
@@ -179,7 +212,12 @@ unsafe extern "C" fn get_buffer(
     let none = std::ptr::NonNull::<u8>::dangling().as_ptr().cast_const();
     let (start, len) = held.map_or((none, 0), Held::place);
     let len = ffi::Py_ssize_t::try_from(len).unwrap_or(0);
-    let read_only = c_int::from(!matches!(held, Some(Held::Memory(_))));
+    let may_be_written = match held {
+        Some(Held::Memory(_)) => true,
+        Some(Held::Made(made)) => !made.is_put.load(Ordering::Acquire),
+        _ => false,
+    };
+    let read_only = c_int::from(!may_be_written);
     // SAFETY: `view` is Python's to be filled. The memory is readable as long as the object lives, which the buffer
     // has a reference to, and is said to be for reading only, but for what may be written just as long.
     unsafe { PyBuffer_FillInfo(view, object, start.cast_mut().cast(), len, read_only, flags) }
@@ -200,7 +238,9 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
             let held = Box::from_raw(held);
             let Holding { held, born } = *held;
             match held {
-                Held::Array(_) | Held::Memory(_) => stream::let_go(Some(held), born),
+                Held::Array(_) | Held::Memory(_) | Held::Made(_) => {
+                    stream::let_go(Some(held), born)
+                }
                 _ if born == fork::generation() => drop(held),
                 // Its locks may be those of threads that are not here.
                 _ => std::mem::forget(held),
@@ -239,14 +279,27 @@ pub fn plain(py: Python<'_>, held: Held) -> PyResult<Py<PyAny>> {
     object(base_type(py)?, held)
 }
 
-/// The memory of a stream that an object holds; `None` if it holds something else.
-pub fn memory<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Option<&'a Memory>> {
+/// What an object holds; `None` if it is of another type, or empty.
+fn held_by<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Option<&'a Held>> {
     if !object.is_instance(base_type(object.py())?)? {
         return Ok(None);
     }
     // SAFETY: of this type, as was looked up, and referred to by the caller as long as what is returned is had.
-    Ok(match unsafe { held(object.as_ptr()) } {
+    Ok(unsafe { held(object.as_ptr()) })
+}
+
+/// The memory of a stream that an object holds; `None` if it holds something else.
+pub fn memory<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Option<&'a Memory>> {
+    Ok(match held_by(object)? {
         Some(Held::Memory(memory)) => Some(memory),
+        _ => None,
+    })
+}
+
+/// The same of memory that was made before there was a stream.
+pub fn made<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Option<&'a Made>> {
+    Ok(match held_by(object)? {
+        Some(Held::Made(made)) => Some(made),
         _ => None,
     })
 }

@@ -16,6 +16,7 @@ mod flow;
 mod fork;
 mod layout;
 mod lend;
+mod made;
 mod offload;
 mod options;
 mod own;
@@ -130,6 +131,8 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(stream::list_recordings, m)?)?;
     m.add_function(wrap_pyfunction!(stream::explain_stream, m)?)?;
     m.add_function(wrap_pyfunction!(stream::remove_stream, m)?)?;
+    m.add_function(wrap_pyfunction!(made::make_array, m)?)?;
+    m.add_function(wrap_pyfunction!(made::is_made, m)?)?;
     m.add_function(wrap_pyfunction!(flow::parse_flow, m)?)?;
     m.add_function(wrap_pyfunction!(flow::load_flow, m)?)?;
     m.add_function(wrap_pyfunction!(flow::flow_toml, m)?)?;

@@ -374,6 +374,23 @@ impl StreamWriter {
         self.ask(py, |writer| writer.put_room(room))
     }
 
+    /// Puts memory that was made before there was a writer.
+    fn put_made(
+        &self,
+        py: Python<'_>,
+        variable: u32,
+        start: Vec<u64>,
+        count: Vec<u64>,
+        held: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let none = || PyTypeError::new_err("this is no memory that stead.empty has made");
+        let made = bytes::made(held)?.ok_or_else(none)?;
+        let bounds = bounds(start, count)?;
+        self.ask(py, |writer| writer.put_buffer(variable, &bounds, &made.buffer))?;
+        made.is_put.store(true, Ordering::Release);
+        Ok(())
+    }
+
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.end_by(py, Writer::close)
     }

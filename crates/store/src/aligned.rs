@@ -31,7 +31,8 @@ impl Aligned {
         Aligned(Memory::Own(pages))
     }
 
-    fn mapped(len: usize) -> Option<Aligned> {
+    /// Memory of whole huge pages, cleared; `None` if there is none.
+    pub(crate) fn mapped(len: usize) -> Option<Aligned> {
         let len = len.checked_next_multiple_of(HUGE)?;
         // As long as it has to be for a part of it to be aligned; what is not looked at takes no memory.
         let map = MmapOptions::new().len(len.checked_add(HUGE)?).map_anon().ok()?;

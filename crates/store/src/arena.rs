@@ -9,22 +9,27 @@
 //! would if somebody made its file shorter. Nothing in stead does, and the folder is open to one user only, whose processes trust each
 //! other in this.
 //!
+//! Memory that was filled before there was an arena, a [`Loose`], is [adopted](Arena::adopt) as it is.
+//!
 //! Bytes outlive the process: files stay when it is killed, or when an arena is dropped, until somebody removes them
 //! ([`Arena::remove`], [`Arena::remove_left`]). A process that was forked shares the memory of its parent and may look at what it got; it lends nothing of it and
 //! gives nothing back.
 
+mod kept;
+mod loose;
 mod neighbours;
 mod piece;
 mod pool;
 #[cfg(test)]
 mod tests;
 
+pub use loose::Loose;
 pub use neighbours::{Neighbours, View};
 pub use piece::Piece;
 
 use crate::segment::Map;
 use crate::{Folder, shared};
-use piece::{Block, Small};
+use piece::{Adopted, Block, Small};
 use pool::{Pool, Range, Surplus};
 use rustix::io::Errno;
 use rustix::mm::ProtFlags;
@@ -108,6 +113,10 @@ struct Inner {
     /// Bytes of all pieces.
     used: AtomicU64,
     state: Mutex<State>,
+    /// How many pieces there are of each segment that was adopted and has its name. Nothing else is locked under it.
+    adopted: Mutex<BTreeMap<u64, usize>>,
+    /// Bytes of loose memory that count among the pages which nobody uses here.
+    loose_spare: AtomicU64,
     /// Where the next small pieces go. Locked before `state`, never after.
     small: Mutex<Option<Small>>,
 }
@@ -150,6 +159,8 @@ impl Arena {
             closed: AtomicBool::new(false),
             used: AtomicU64::new(0),
             state: Mutex::new(state),
+            adopted: Mutex::default(),
+            loose_spare: AtomicU64::new(0),
             small: Mutex::new(None),
         })))
     }
@@ -169,20 +180,41 @@ impl Arena {
         Piece::whole(self.0.block(len)?, len).ok_or_else(short)
     }
 
+    /// A piece that is the first `len` bytes of memory which was filled before, where it lies: its file gets a name here, if it has none.
+    /// There may be several pieces of it, each of which counts as a piece. `None` if it can have no name here, and is to be copied: see
+    /// [`Loose::new`]. It may lie on another file system, or have had all of its names taken away, with a stream or by [`Arena::leave`].
+    ///
+    /// # Errors
+    /// As [`Arena::take`]; `Usage` if it is shorter.
+    pub fn adopt(&self, loose: &Loose, len: usize) -> Result<Option<Piece>> {
+        self.0.check()?;
+        if len > loose.len() {
+            let message = format!("{len} bytes of memory that has {} cannot be had", loose.len());
+            return Err(Error::usage(message));
+        }
+        let Some(segment) = loose.name(&self.0)? else { return Ok(None) };
+        if !self.0.take_in(segment) {
+            return self.0.check().map(|()| None);
+        }
+        let of = Adopted { arena: self.0.clone(), segment, lent: loose.lent() };
+        Ok(Piece::adopted(of, len))
+    }
+
     /// Bytes of all pieces that are there.
     pub fn used(&self) -> u64 {
         self.0.used()
     }
 
-    /// Bytes of memory that it takes: those of pieces, and pages that nobody uses now.
+    /// Bytes of memory that it takes: those of pieces, and pages that nobody uses now; without what was adopted.
     pub fn held(&self) -> u64 {
         self.0.state().pool.held()
     }
 
-    /// Bytes of pages that nobody uses now: they are kept for what is taken next.
+    /// Bytes of pages that nobody uses now: they are kept for what is taken next, those that were adopted for the next [`Loose`].
     pub fn spare(&self) -> u64 {
         let state = self.0.state();
-        state.pool.held().saturating_sub(state.pool.lent())
+        let own = state.pool.held().saturating_sub(state.pool.lent());
+        own.saturating_add(self.0.loose_spare.load(Ordering::Relaxed))
     }
 
     /// Gives pages that nobody uses to the system now, but for so many bytes. What is given back later is kept as before.
@@ -206,9 +238,13 @@ impl Arena {
     }
 
     /// Pieces that are dropped from now on stay as they are, for those who still look at them, and nothing is lent any more. As dropping
-    /// the arena, which is to come before dropping its pieces if these are to stay.
+    /// the arena, which is to come before dropping its pieces if these are to stay. What was adopted and has no piece loses its name here.
     pub fn leave(&self) {
-        self.0.closed.store(true, Ordering::Release);
+        if self.0.is_forked() {
+            self.0.closed.store(true, Ordering::Release);
+        } else {
+            self.0.leave();
+        }
     }
 
     /// Removes the files of a writer that has ended, and that there is no arena of: how many they were. As [`Arena::remove`].
@@ -240,7 +276,8 @@ impl Arena {
             return Ok(());
         }
         self.leave();
-        let numbers: Vec<u64> = self.0.state().segments.keys().copied().collect();
+        let mut numbers: Vec<u64> = self.0.state().segments.keys().copied().collect();
+        numbers.extend(self.0.adopted().keys());
         let mut done = Ok(());
         for number in numbers {
             let name = name_of(&self.0.prefix, number);
@@ -287,6 +324,66 @@ impl Inner {
         std::process::id() != self.process
     }
 
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn adopted(&self) -> MutexGuard<'_, BTreeMap<u64, usize>> {
+        self.adopted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more piece of a segment that was adopted. False if nothing is lent any more: it has no name then.
+    fn take_in(&self, segment: u64) -> bool {
+        let mut adopted = self.adopted();
+        // Who leaves looks at what is here after it has said so.
+        if !self.is_closed() {
+            *adopted.entry(segment).or_default() += 1;
+            return true;
+        }
+        let has_pieces = adopted.contains_key(&segment);
+        drop(adopted);
+        if !has_pieces {
+            self.remove_name(segment);
+        }
+        false
+    }
+
+    /// One piece less of such a segment. False if it is to stay as it is.
+    fn give_up(&self, segment: u64) -> bool {
+        if self.is_forked() {
+            return true;
+        }
+        let mut adopted = self.adopted();
+        if let Some(pieces) = adopted.get_mut(&segment) {
+            *pieces = pieces.saturating_sub(1);
+        }
+        !self.is_closed()
+    }
+
+    /// Nobody has such a segment any more: it goes, unless others may look at it.
+    fn unname(&self, segment: u64) {
+        if !self.is_forked() && !self.is_closed() && self.adopted().remove(&segment).is_some() {
+            self.remove_name(segment);
+        }
+    }
+
+    fn remove_name(&self, segment: u64) {
+        let _ = self.folder.remove_file(OsStr::new(&name_of(&self.prefix, segment)));
+    }
+
+    fn leave(self: &Arc<Self>) {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut adopted = self.adopted();
+        let unused: Vec<u64> = adopted.iter().filter(|(_, n)| **n == 0).map(|(s, _)| *s).collect();
+        adopted.retain(|_, pieces| *pieces > 0);
+        drop(adopted);
+        // Those that are kept can be found no more, and go.
+        unused.into_iter().for_each(|segment| self.remove_name(segment));
+        kept::let_go_of(self, 0);
+    }
+
     fn at(&self, e: Error) -> Error {
         e.at_path(self.folder.at(OsStr::new(&self.prefix)))
     }
@@ -296,7 +393,7 @@ impl Inner {
         if !shared::is_generation(self.generation) {
             self.check_process()?;
         }
-        if self.closed.load(Ordering::Acquire) {
+        if self.is_closed() {
             return Err(self.at(Error::usage("this memory was left to others already")));
         }
         Ok(())
@@ -360,7 +457,7 @@ impl Inner {
                 if shared::free_in(&self.folder).is_some_and(|free| free < len) {
                     // Pages that lie where this does not fit are room for it.
                     drop(state);
-                    self.trim(0);
+                    self.make_room();
                     self.room_for(len)?;
                     state = self.state();
                 }
@@ -387,10 +484,7 @@ impl Inner {
         let part = whole_pages(state.pool.lent() / PART).unwrap_or(0);
         let size = len.max(self.segment).max(part.min(shared::longest()));
         for _ in 0..PASSED {
-            let number = state.next;
-            state.next = number.checked_add(1).ok_or_else(|| {
-                self.at(Error::limit("the numbers of files of shared memory are used up"))
-            })?;
+            let number = self.count(state)?;
             let name = name_of(&self.prefix, number);
             let file = match self.folder.create_file(OsStr::new(&name), 0o600) {
                 Ok(file) => file,
@@ -412,6 +506,19 @@ impl Inner {
             }
         }
         Err(self.at(Error::limit(format!("there are {PASSED} files of this name already"))))
+    }
+
+    fn count(&self, state: &mut State) -> Result<u64> {
+        let number = state.next;
+        state.next = number.checked_add(1).ok_or_else(|| {
+            self.at(Error::limit("the numbers of files of shared memory are used up"))
+        })?;
+        Ok(number)
+    }
+
+    /// The number of a segment that is to come.
+    fn next_number(&self) -> Result<u64> {
+        self.count(&mut self.state())
     }
 
     fn map(&self, file: &File, size: u64) -> Result<Map> {
@@ -440,7 +547,7 @@ impl Inner {
         };
         let mut filled = fill();
         if filled.is_err_and(is_full) {
-            self.trim(0);
+            self.make_room();
             filled = fill();
         }
         filled.map_err(|e| match e {
@@ -461,8 +568,8 @@ impl Inner {
     }
 
     /// Bytes of a block that nobody has any more.
-    fn give_back(&self, range: Range) {
-        if self.is_forked() || self.closed.load(Ordering::Acquire) {
+    fn give_back(self: &Arc<Self>, range: Range) {
+        if self.is_forked() || self.is_closed() {
             return;
         }
         self.state().pool.give_back(range);
@@ -470,7 +577,24 @@ impl Inner {
     }
 
     /// Gives pages that nobody uses to the system, but for so many bytes.
-    fn trim(&self, keep: u64) {
+    fn trim(self: &Arc<Self>, keep: u64) {
+        self.trim_own(keep);
+        if self.loose_spare.load(Ordering::Relaxed) > 0 {
+            let own = {
+                let pool = &self.state().pool;
+                pool.held().saturating_sub(pool.lent())
+            };
+            kept::let_go_of(self, keep.saturating_sub(own));
+        }
+    }
+
+    /// Gives all pages that nobody uses to the system, those of others in this process that were adopted, too.
+    fn make_room(&self) {
+        self.trim_own(0);
+        kept::clear();
+    }
+
+    fn trim_own(&self, keep: u64) {
         // Part of a page is not given up, nor kept.
         let keep = keep - keep % shared::page() as u64;
         loop {

@@ -4,13 +4,13 @@
 
 use crate::atomic::{AtomicFile, sync_folder};
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags,
-    makedev,
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Statx,
+    StatxFlags, makedev,
 };
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -372,6 +372,37 @@ impl Folder {
         rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(mode))
             .map(File::from)
             .map_err(|e| self.failed("create", name, e))
+    }
+
+    /// Makes a new file without a name, which goes when it is closed unless it was [given](Folder::name_file) one; `None` where the file system
+    /// has no such files.
+    ///
+    /// # Errors
+    /// System errors.
+    pub fn unnamed_file(&self, mode: u32) -> Result<Option<File>> {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        match rustix::fs::openat(&self.fd, ".", flags, Mode::from_raw_mode(mode)) {
+            Ok(file) => Ok(Some(File::from(file))),
+            // What file systems say, and systems, that do not know the flag.
+            Err(Errno::NOTSUP | Errno::NOSYS | Errno::ISDIR | Errno::INVAL) => Ok(None),
+            Err(e) => Err(Error::io("make a file in", &self.shown, e.into())),
+        }
+    }
+
+    /// Gives a file that is open one more name, here. One that had names and lost all of them gets none.
+    ///
+    /// # Errors
+    /// `Usage` if the name is taken; system errors otherwise.
+    pub fn name_file(&self, file: impl AsFd, name: &OsStr) -> Result<()> {
+        let file = file.as_fd();
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let named =
+            rustix::fs::linkat(CWD, path, &self.fd, name, AtFlags::SYMLINK_FOLLOW).or_else(|e| {
+                // Without /proc; so only who may do anything, before Linux 6.10.
+                let of_file = || rustix::fs::linkat(file, "", &self.fd, name, AtFlags::EMPTY_PATH);
+                if e == Errno::NOENT { of_file() } else { Err(e) }
+            });
+        named.map_err(|e| self.failed("give the name to", name, e))
     }
 
     /// Opens a file to go on writing to it.

@@ -46,7 +46,7 @@ pub mod way;
 pub mod words;
 
 pub use aligned::Aligned;
-pub use arena::{Arena, Neighbours, Piece, View};
+pub use arena::{Arena, Loose, Neighbours, Piece, View};
 pub use atomic::{AtomicFile, remove_durably};
 pub use buffer::Buffer;
 pub use cache::{begin_writing, evict, resident_share};

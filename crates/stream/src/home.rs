@@ -72,6 +72,11 @@ impl Home {
         Ok(Home { folder, budget })
     }
 
+    /// The folder itself.
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
     /// Takes the place of a writer of a stream, which is founded if the others have not done so.
     ///
     /// # Errors

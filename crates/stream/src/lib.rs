@@ -3,6 +3,7 @@
 mod agent;
 mod board;
 mod budget;
+mod buffer;
 mod clock;
 mod coupling;
 pub mod cover;
@@ -47,6 +48,7 @@ mod words;
 mod writer;
 
 pub use budget::Budget;
+pub use buffer::Buffer;
 pub use coupling::{Coupling, Part};
 pub use cover::covered;
 pub use describe::{Description, Peer, Presence, Progress};

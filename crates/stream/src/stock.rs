@@ -6,6 +6,7 @@
 
 use crate::board::Board;
 use crate::budget::Shares;
+use crate::buffer::Buffer;
 use crate::memory::Shared;
 use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
@@ -80,15 +81,17 @@ impl Stock {
         self.shares.as_ref()
     }
 
-    /// Memory within that of the stream and of the user; or what is full.
+    /// Memory within that of the stream and of the user; or what is full. With `made` it is the beginning of that, or `None` if it cannot be had
+    /// without a copy.
     ///
     /// # Errors
-    /// Those of [`Arena::take`].
+    /// Those of [`Arena::take`] and [`Arena::adopt`].
     pub(crate) fn take(
         &self,
         board: &Board<Shared>,
         bytes: u64,
-    ) -> Result<std::result::Result<Piece, Full>> {
+        made: Option<&Buffer>,
+    ) -> Result<std::result::Result<Option<Piece>, Full>> {
         let kept = self.kept();
         // First said, then looked: of two who want the last bytes at the same time not both have them.
         board.set_used(self.seat, self.arena.used().saturating_add(bytes));
@@ -101,7 +104,11 @@ impl Stock {
         };
         let taken = room.map(|room| {
             board.note_peak(used);
-            let piece = self.arena.take(usize::try_from(bytes).unwrap_or(usize::MAX));
+            let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+            let piece = match made {
+                None => self.arena.take(len).map(Some),
+                Some(made) => self.arena.adopt(made.memory(), len),
+            };
             if shares.is_some() {
                 // Of pages that were kept some are those of the piece now; others are no longer where there is no room for both.
                 self.arena.trim(room);

@@ -4,6 +4,7 @@ mod memory;
 
 use crate::board::{Begun, Entry, Full, Standing};
 use crate::budget::Shares;
+use crate::buffer::Buffer;
 use crate::clock;
 use crate::coupling::Coupling;
 use crate::events::{Event, Told};
@@ -27,7 +28,7 @@ use stead_store::arena::{Arena, Options, Piece, Place};
 
 /// Puts blocks of variables into the steps of a stream. Readers see a step when all writers have ended it.
 ///
-/// What is put is copied once, into memory that readers look at; what was made with [`Writer::empty`] is not copied. It is freed when
+/// What is put is copied once, into memory that readers look at; what was made with [`Writer::empty`] or [`Home::empty`] is not copied. It is freed when
 /// all have had it. Dropped without [`Writer::close`], the writer has closed it.
 #[derive(Debug)]
 pub struct Writer {
@@ -408,6 +409,33 @@ impl Writer {
         Ok(())
     }
 
+    /// Puts the beginning of memory that was made before, as a block of a variable in C order, into the step that is open: where it lies if it can
+    /// be found there by readers, and else it is copied. [`Writer::report`] tells which it was. Each time that it is put it counts for the memory of
+    /// the stream, until its step has gone. Nobody may write to it meanwhile.
+    ///
+    /// # Errors
+    /// As [`Writer::put`]; `Usage` if it is shorter than the block.
+    pub fn put_buffer(&mut self, variable: u32, bounds: &Bounds, buffer: &Buffer) -> Result<()> {
+        self.check()?;
+        let block = self.block(variable, bounds)?;
+        let len = block.place.len;
+        let bytes = usize::try_from(len).ok().and_then(|len| buffer.bytes().get(..len));
+        let bytes = bytes.ok_or_else(|| {
+            let name = self.name_of(variable);
+            Error::usage(format!(
+                "block {bounds} of variable '{name}' has {len} bytes, and the memory has {}",
+                buffer.len()
+            ))
+        })?;
+        match self.take_in(buffer, len)? {
+            Some(piece) => {
+                let (piece, bounds) = (Arc::new(piece), block.bounds);
+                self.put_room(Room { piece, variable, bounds, of: self.number })
+            }
+            None => self.put(variable, bounds, bytes),
+        }
+    }
+
     fn name_of(&self, variable: u32) -> String {
         self.definitions.get(variable).map_or_else(String::new, |d| shown(&d.name))
     }
@@ -418,13 +446,19 @@ impl Writer {
     /// As [`Writer::put`].
     pub fn empty(&mut self, variable: u32, bounds: &Bounds) -> Result<Room> {
         self.check()?;
+        let block = self.block(variable, bounds)?;
+        let piece = self.take(block.place.len)?;
+        Ok(Room { piece: Arc::new(piece), variable, bounds: block.bounds, of: self.number })
+    }
+
+    /// A block that is to come, and how many bytes it has.
+    fn block(&self, variable: u32, bounds: &Bounds) -> Result<BlockEntry> {
         let definition = self.definition(variable)?;
         let bytes = bounds.elements().saturating_mul(definition.dtype.size() as u64);
         let place = Place { segment: 0, offset: 0, len: bytes };
         let block = BlockEntry { variable, bounds: bounds.clone(), place };
         self.definitions.check(&block)?;
-        let piece = self.take(bytes)?;
-        Ok(Room { piece: Arc::new(piece), variable, bounds: block.bounds, of: self.number })
+        Ok(block)
     }
 
     /// A stream that is over has no folder any more, when its readers have gone; and new memory is one more file that is open.

@@ -54,7 +54,7 @@ from ._stage import Staged, Transfer, cancel_transfer, check_stage, dataspaces, 
 from ._stead import MISSING, Cancel, Read, __version__
 from ._stream_step import Step, Variable
 from ._stream_survey import explain_stream, recordings, remove_stream, stream_info, streams
-from ._streams import StreamReader, StreamWriter, reader, writer
+from ._streams import StreamReader, StreamWriter, empty, reader, writer
 from ._subscription import Subscription
 from ._tipsy import Tipsy
 from ._xarray import Datasets, open_stream
@@ -151,6 +151,7 @@ __all__ = [
     "daemon",
     "dataspaces",
     "describe_layout",
+    "empty",
     "explain_stream",
     "flow",
     "get",

@@ -59,7 +59,7 @@ def typed(dtype: Any) -> str:
         return dtype
     import numpy as np
 
-    return element("of a flow", np.dtype(dtype))
+    return element("a variable of a flow", np.dtype(dtype))
 
 
 class FlowArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 
@@ -62,13 +63,21 @@ def plain(name: str, value: Any) -> Any:
     raise TypeError(f"attribute '{name}' is a {type(value).__name__}; it can be text, a number, or a list of texts or of numbers")
 
 
-def element(name: str, dtype: Any) -> str:
+def element(what: str, dtype: Any) -> str:
     """What a stream calls the type of elements."""
     found = DTYPES.get(f"{dtype.kind}{dtype.itemsize}") if dtype.kind in "biuf" else None
     if found is None:
         known = "float32 float64 int8..int64 uint8..uint64 bool"
-        raise TypeError(f"variable '{name}' cannot have elements of {dtype}; a stream has one of {known}")
+        raise TypeError(f"{what} cannot have elements of {dtype}; a stream has one of {known}")
     return found
+
+
+def made(array: Array) -> _stead.Bytes | None:
+    """The memory of `empty` of which an array is all; None if it is a part of it, or lies elsewhere."""
+    owner: Any = array.base
+    while isinstance(owner, type(array)):
+        owner = owner.base
+    return owner if type(owner) is _stead.Bytes and _stead.is_made(owner, array) else None
 
 
 class Writing:
@@ -127,7 +136,7 @@ class StreamWriter:
 
     def report(self) -> dict[str, Any]:
         """What this writer has done so far: how many `steps` it has ended, bytes that it has `put`, and those of them that were `copied` (others were
-        made in their place, by `empty`), `copy_cpu_s`, seconds of processors that its copies have taken (those of 64 KiB or more), `waited_s`,
+        made in their place, by `empty` or `stead.empty`), `copy_cpu_s`, seconds of processors that its copies have taken (those of 64 KiB or more), `waited_s`,
         seconds that it has waited for others, and `waits`, for whom, as dicts with `who`, `times` and `waited_s`. `last` is the same of the last
         step. `memory` is that of the stream on this node: bytes that it may take (`most`), takes now (`used`) and has taken at most (`peak`), those
         of a `step` on average, and `peak_steps`, the peak as a multiple of that."""
@@ -166,7 +175,7 @@ class StreamWriter:
         attributes: Attributes | None = None,
     ) -> None:
         """Puts an array, or a part of one, into the step that is open. It is copied once, into memory that readers look at, and can be changed when
-        this returns; an array of `empty` is not copied, and is for reading only from then on.
+        this returns; an array of `empty` or of `stead.empty` is not copied, and is for reading only from then on.
 
             >>> w.put("T", T)
             >>> w.put("T", mine, shape=(1000, 800), start=(250 * rank, 0), dims=("y", "x"), units="K")
@@ -195,8 +204,9 @@ class StreamWriter:
             told = shape, start, dims, units, attributes
             if self._commit(name, data, told):
                 return
+        memory = made(data) if type(data) is np.ndarray and data.base is not None else None
         told_nothing = shape is None and start is None and dims is None and units is None and attributes is None
-        if told_nothing and type(data) is np.ndarray and self._writer.put_again(name, data):
+        if told_nothing and type(data) is np.ndarray and memory is None and self._writer.put_again(name, data):
             return
         if isinstance(data, np.ma.MaskedArray):
             raise TypeError(f"variable '{name}' cannot have masked elements; fill them")
@@ -206,6 +216,12 @@ class StreamWriter:
         if known is not None:
             shape = known.shape
         number, start = self._define(name, array.dtype, count, shape, start, dims, said(attributes, units))
+        if memory is not None:
+            self._writer.put_made(number, start, count, memory)
+            while isinstance(data, np.ndarray):
+                data.flags.writeable = False
+                data = data.base
+            return
         if array.dtype.kind == "b" and array.flags.c_contiguous:
             array = array.view(np.uint8)
         if array.flags.c_contiguous and array.dtype.isnative:
@@ -282,7 +298,7 @@ class StreamWriter:
         attributes: list[tuple[str, Any]] | None,
     ) -> tuple[int, list[int]]:
         """Says what a variable is; its number, and where a part of this shape begins."""
-        kind = element(name, dtype)
+        kind = element(f"variable '{name}'", dtype)
         if isinstance(dims, str):
             dims = (dims,)
         if shape is None:
@@ -549,6 +565,51 @@ def one_node(comm: Any, count: int) -> None:
     if here < count:
         hint = 'give comm=stead.couple(comm, "PART") with the name of the part of the job that this program is'
         raise make("usage", f"{here} of {count} ranks of comm= are on this node, and a stream without a coupling is of one node", hint=hint)
+
+
+def empty(shape: int | Sequence[int], dtype: Any = float, *, dataspaces: _stage.Spaces = None) -> Array:
+    """An array that any writer of a stream puts without a copy, made before there is one: in C order, in memory where readers look at it then. What
+    is in it at first is anything.
+
+        >>> T = stead.empty((1000, 800))
+        >>> with stead.writer("sim") as w:
+        ...     for n in range(100):
+        ...         compute(out=T)
+        ...         with w.step():
+        ...             w.put("T", T)
+        ...         T = stead.empty(T.shape)
+
+    Once it is put it is the readers': it may still be read, put again, also by other writers, and not be written to. The next one has the memory of
+    one that was dropped and whose steps have gone, so that a program which makes one for each step has no new pages after the first few; a new one
+    costs about as much as a copy. An array over all of it, such as `T.reshape(-1)`, is put as it is, too; a slice is copied, as any array.
+
+    It counts for the `memory` of a stream, and for what all streams of a user may have, from when it is put until its step has gone, each time
+    that it is put. Before that it counts for none; it goes with the process. Less than 64 KiB is plain memory and copied, which is
+    less work; so is what is beyond a quarter of the files that the process may have open (`ulimit -n`), each array having one, what a process that
+    was forked has of its parent, and all of it if the file system has no files without a name. `report()` of the writer tells what was copied.
+
+    Args:
+        shape: The shape of the array.
+        dtype: The type of its elements.
+        dataspaces: As for `writer`: arrays of another dataspace `memory` than that of the stream are copied.
+
+    Raises:
+        TypeError: Streams have no elements of this type.
+        UsageError: It is no shape.
+        NoSpaceError: The node has no memory left.
+        LimitError: The process may have no more files or mappings, or none as long.
+        PermissionDeniedError: The folder of streams is not private to this user.
+    """
+    import numpy as np
+
+    def wrong() -> Error:
+        return make("usage", f"a shape is whole numbers, not {shape!r}")
+
+    lengths = [natural(n, wrong) for n in ([shape] if isinstance(shape, int) else shape)]
+    kind = np.dtype(dtype).newbyteorder("=")
+    element("an array for streams", kind)
+    memory = _stead.make_array(_stage.given(dataspaces), min(math.prod(lengths) * kind.itemsize, 2**64 - 1))
+    return over(memory, lengths, kind)
 
 
 def coupling(comm: Any, dataspaces: _stage.Spaces) -> _stead.Coupling | None:

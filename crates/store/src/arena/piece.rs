@@ -1,5 +1,6 @@
 //! Memory that is lent, until it is dropped.
 
+use super::loose::Lent;
 use super::pool::Range;
 use super::{Inner, Place, Segment};
 use std::sync::Arc;
@@ -21,13 +22,34 @@ impl Drop for Block {
     }
 }
 
+/// Loose memory that an arena has taken in. Dropped, nobody looks at it by this any more.
+pub(super) struct Adopted {
+    pub(super) arena: Arc<Inner>,
+    pub(super) segment: u64,
+    pub(super) lent: Arc<Lent>,
+}
+
+impl Drop for Adopted {
+    fn drop(&mut self) {
+        if !self.arena.give_up(self.segment) {
+            self.lent.leave();
+        }
+    }
+}
+
 /// Memory of an [`Arena`](super::Arena) that nobody else writes to. Dropped, it is given back.
 pub struct Piece {
-    /// Where it lies; several small ones lie in one.
-    block: Arc<Block>,
+    lies: Lies,
     /// Where in the segment it begins. All of it is in the block, and in no other piece.
     at: usize,
     len: usize,
+}
+
+enum Lies {
+    /// In a block; several small ones lie in one.
+    Within(Arc<Block>),
+    /// In a file of its own.
+    Apart(Adopted),
 }
 
 impl std::fmt::Debug for Piece {
@@ -52,12 +74,25 @@ impl Piece {
             return None;
         }
         block.arena.used.fetch_add(len as u64, Ordering::Relaxed);
-        Some(Piece { block, at, len })
+        Some(Piece { lies: Lies::Within(block), at, len })
+    }
+
+    /// The first `len` bytes of what an arena has taken in, of which there may be more such pieces; `None` if it is shorter.
+    pub(super) fn adopted(of: Adopted, len: usize) -> Option<Piece> {
+        if len > of.lent.bytes().len() {
+            return None;
+        }
+        of.arena.used.fetch_add(len as u64, Ordering::Relaxed);
+        Some(Piece { lies: Lies::Apart(of), at: 0, len })
     }
 
     /// Where others find it.
     pub fn place(&self) -> Place {
-        Place { segment: self.block.range.segment, offset: self.at as u64, len: self.len as u64 }
+        let segment = match &self.lies {
+            Lies::Within(block) => block.range.segment,
+            Lies::Apart(of) => of.segment,
+        };
+        Place { segment, offset: self.at as u64, len: self.len as u64 }
     }
 
     /// Bytes.
@@ -72,15 +107,19 @@ impl Piece {
 
     /// Its bytes: at first whatever was there before.
     pub fn as_slice(&self) -> &[u8] {
-        let map = &self.block.segment.map;
+        let map = match &self.lies {
+            Lies::Within(block) => &block.segment.map,
+            Lies::Apart(of) => return of.lent.bytes().get(..self.len).unwrap_or(&[]),
+        };
         // SAFETY: within the mapping, as `new` has seen to, which lives as long as the block; only who has the piece writes there,
         // and memory of a file is always initialised.
         unsafe { std::slice::from_raw_parts(map.start().add(self.at), self.len) }
     }
 
-    /// The same, to be written.
+    /// The same, to be written; none of one that was adopted, which others have, too.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        let map = &self.block.segment.map;
+        let Lies::Within(block) = &self.lies else { return &mut [] };
+        let map = &block.segment.map;
         // SAFETY: as above; the borrow is exclusive, and no other piece has these bytes: a block is lent once, and `Small` counts on.
         unsafe { std::slice::from_raw_parts_mut(map.start().add(self.at), self.len) }
     }
@@ -88,7 +127,11 @@ impl Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        self.block.arena.used.fetch_sub(self.len as u64, Ordering::Relaxed);
+        let arena = match &self.lies {
+            Lies::Within(block) => &block.arena,
+            Lies::Apart(of) => &of.arena,
+        };
+        arena.used.fetch_sub(self.len as u64, Ordering::Relaxed);
     }
 }
 

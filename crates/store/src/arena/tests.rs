@@ -6,17 +6,23 @@ use std::process::Command;
 
 const PAGE: usize = 4096;
 
-fn folder() -> (tempfile::TempDir, Folder) {
+pub(super) fn folder() -> (tempfile::TempDir, Folder) {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let folder = Folder::open(dir.path()).unwrap();
     (dir, folder)
 }
 
-fn options(segment: u64, keep_free: u64) -> Options {
+/// Tests in which something is kept, and those in which there is no room, so that it goes, come one after the other.
+pub(super) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn options(segment: u64, keep_free: u64) -> Options {
     Options { segment, keep_free, ..Options::default() }
 }
 
-fn names(dir: &Path) -> Vec<String> {
+pub(super) fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
     let mut names: Vec<_> =
         entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -25,12 +31,12 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 /// Bytes of memory that all files in a folder have.
-fn pages(dir: &Path) -> u64 {
+pub(super) fn pages(dir: &Path) -> u64 {
     let room = |name: &String| Meta::of_file(File::open(dir.join(name)).unwrap()).unwrap().room;
     names(dir).iter().map(room).sum()
 }
 
-fn is_all(bytes: &[u8], byte: u8) -> bool {
+pub(super) fn is_all(bytes: &[u8], byte: u8) -> bool {
     bytes.iter().all(|b| *b == byte)
 }
 
@@ -264,6 +270,7 @@ fn a_process_that_was_forked_gives_nothing_back() {
 
 #[test]
 fn what_cannot_be_lent_is_told() {
+    let _alone = alone();
     let (dir, folder) = folder();
     for prefix in ["", ".", ".w", "a/b", "/", "a\0", &"x".repeat(201)] {
         let e = Arena::new(&folder, prefix, Options::default()).unwrap_err();
@@ -318,6 +325,23 @@ fn in_a_small_file_system() {
     let mut piece = arena.take(6 << 20).unwrap();
     piece.as_mut_slice().fill(4);
     assert_eq!(arena.held(), pages(dir));
+    drop(piece);
+    // Nor are those of what is of no arena any more, or of none yet.
+    arena.trim(0);
+    let loose = Loose::new(&folder, 6 << 20).unwrap();
+    let e = Loose::new(&folder, 3 << 20).unwrap_err();
+    assert_eq!((e.kind(), e.place().path.as_deref()), (Kind::NoSpace, Some(dir)), "{e}");
+    drop(arena.adopt(&loose, 6 << 20).unwrap().unwrap());
+    drop(loose);
+    assert_eq!(arena.spare(), 6 << 20);
+    let mut piece = arena.take(7 << 20).unwrap();
+    piece.as_mut_slice().fill(5);
+    drop(piece);
+    arena.trim(0);
+    let mut loose = Loose::new(&folder, 7 << 20).unwrap();
+    loose.as_mut_slice().unwrap().fill(6);
+    drop(loose);
+    assert!(Loose::new(&folder, 6 << 20).is_ok());
     println!("all was tried");
 }
 

@@ -3,6 +3,7 @@
 use super::{Writer, cause};
 use crate::board::Full;
 use crate::budget::{self, Shares};
+use crate::buffer::Buffer;
 use crate::clock;
 use crate::party::{Party, Seen};
 use crate::recorded::Recorder;
@@ -27,6 +28,16 @@ enum Lacks {
 impl Writer {
     /// Memory, within that of the stream.
     pub(super) fn take(&mut self, bytes: u64) -> Result<Piece> {
+        let none = || Error::internal("there is memory, and none of it");
+        self.take_of(None, bytes)?.ok_or_else(none)
+    }
+
+    /// The same, of what was made before, as it is; `None` if that is to be copied.
+    pub(super) fn take_in(&mut self, made: &Buffer, bytes: u64) -> Result<Option<Piece>> {
+        self.take_of(Some(made), bytes)
+    }
+
+    fn take_of(&mut self, made: Option<&Buffer>, bytes: u64) -> Result<Option<Piece>> {
         if !self.party.is_mine() {
             // What a thread of its parent had locked stays so.
             self.party.lock()?;
@@ -34,7 +45,7 @@ impl Writer {
         let until = self.party.deadline();
         loop {
             let seen = Seen::Writer(self.party.board.seen_by_writers());
-            let full = match self.stock.take(&self.party.board, bytes) {
+            let full = match self.stock.take(&self.party.board, bytes, made) {
                 Ok(Ok(piece)) => return Ok(piece),
                 Ok(Err(full)) => full,
                 Err(e) => return Err(self.gone(e)),
@@ -45,6 +56,7 @@ impl Writer {
             }
         }
     }
+
     /// Waits for what others give back, unless it can never be enough.
     fn wait_for_memory(
         &mut self,
