@@ -49,7 +49,7 @@ mod writer;
 pub use budget::Budget;
 pub use coupling::{Coupling, Part};
 pub use cover::covered;
-pub use describe::{Description, Peer, Presence, Progress};
+pub use describe::{Description, Group, Peer, Presence, Progress};
 pub use events::Event;
 pub use explain::{Basis, Explanation, Giver, Pull, Taker, Warning};
 pub use finder::Finder;
