@@ -174,6 +174,9 @@ fn read_on(process: &Process, reader: Reader, policy: Policy) -> Vec<u64> {
         process.look(&board, &guard);
         board.advance(&guard, reader, next);
         let found = board.next(&guard, reader, next, true);
+        if policy.rule == Rule::Block && policy.keep > 0 && !had.is_empty() {
+            assert!(board.is_there(next - 1) || process.is_ghost(), "step {} is kept", next - 1);
+        }
         drop(guard);
         match found {
             _ if process.is_ghost() => return had,
@@ -466,6 +469,11 @@ fn read_what_was_left(process: &Process, disks: &[Arc<Disk>; 2], policy: Policy)
         let guard = process.lock(&board);
         process.look(&board, &guard);
         board.advance(&guard, reader, next);
+        if policy.keep > 0 && next > 0 {
+            let has = |disk: &Arc<Disk>| disk.files.load(Ordering::SeqCst) & (1 << (next - 1)) != 0;
+            let is_kept = board.is_there(next - 1) || disks.iter().all(has);
+            assert!(is_kept || process.is_ghost(), "step {} is neither", next - 1);
+        }
         let found = if next == 0 || board.state() != State::Live {
             board.next_exactly(&guard, reader, next)
         } else {
