@@ -127,9 +127,10 @@ pub struct Written {
     pub rank: u64,
     /// How many writers there are.
     pub writers: u64,
-    /// Complete steps that stay when all readers have had them, for those who come late and those who go back.
+    /// Complete steps that stay when all readers have had them, for those who come late and those who go back. A group of readers may
+    /// [keep](Read::keep) more of its own.
     pub keep: u64,
-    /// Complete steps that a group of readers may be behind before writers wait for it.
+    /// Complete steps that a group of readers may be behind before writers wait for it, unless it says [another number](Read::queue).
     pub queue: u64,
     /// Bytes of the arrays of all writers on this node.
     pub memory: u64,
