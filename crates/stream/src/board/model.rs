@@ -463,13 +463,14 @@ fn read_what_was_left(process: &Process, disks: &[Arc<Disk>; 2], policy: Policy)
         return;
     };
     drop(guard);
-    let mut next = board.position(reader);
+    let first = board.position(reader);
+    let mut next = first;
     loop {
         let seen = board.seen_by_readers();
         let guard = process.lock(&board);
         process.look(&board, &guard);
         board.advance(&guard, reader, next);
-        if policy.keep > 0 && next > 0 {
+        if policy.keep > 0 && next > first {
             let has = |disk: &Arc<Disk>| disk.files.load(Ordering::SeqCst) & (1 << (next - 1)) != 0;
             let is_kept = board.is_there(next - 1) || disks.iter().all(has);
             assert!(is_kept || process.is_ghost(), "step {} is neither", next - 1);
