@@ -21,6 +21,8 @@ name = "all"
 stream = "simulation"
 start = "next"
 behind = "drop"
+queue = 1
+keep = 3
 [read.sim.variables]
 a = { dtype = "f32", shape = [6, 4], dims = ["y", "x"] }
 b = { dtype = "i16", shape = [6, 4], dims = ["y", "x"] }
@@ -60,6 +62,7 @@ PEER = {
 DESCRIPTION = {
     "name": "sim", "state": {"failed": {"writer": 2}}, "created": 10**18, "complete": 4, "steps": [3], "keep": 1, "queue": 2, "memory": 1 << 20, "used": 768,
     "peak": 1536, "budget": {"most": 1 << 21, "used": 768}, "variables": [], "writers": [PEER], "all_writers": 3,
+    "groups": [{"group": "ana", "ranks": 3, "behind": "drop", "queue": 1, "keep": 0}, {"group": "b", "ranks": 1, "behind": "block", "queue": None, "keep": 2}],
     "readers": [PEER | {"group": "ana", "is_elsewhere": True, "node": 1, "rank_of_job": 2, "had": 2, "had_ranges": [[0, 1]]}],
 }  # fmt: skip
 
@@ -366,8 +369,8 @@ def main() -> None:
     put("wire", "failed", b"\x00\x01\x03sim" + number(2**63 + 1) + number(2))
     who = words("sim") + words("readers") + number(1) + number(2)
     put("wire", "find", b"\x01\x00" + who)
-    put("wire", "open", b"\x01\x01" + who + number(2**63 + 1) + b"\x02\x02" + number(60_000) + number(4321))
-    put("wire", "next", b"\x01\x02" + number(3) + number(500))
+    put("wire", "open", b"\x01\x01" + who + number(2**63 + 1) + b"\x02\x02\x01" + number(3) + number(2) + number(60_000) + number(4321))
+    put("wire", "next", b"\x01\x02" + number(3) + b"\x01" + number(500))
     put("wire", "part", b"\x02\x00" + number(3) + number(0) + number(1) + several([number(2), number(0)]) + several([number(2), number(6)]))
     put("wire", "found", b"\x03\x00\x01" + number(2**63 + 1) + number(3) + several([number(0), number(2)]) + b"\x01\x00" + number(10**18))
     put("wire", "step", b"\x04\x00\x00" + number(3) + told([field, scalar], [*rows, block(1, [], [], 4)]))
@@ -389,7 +392,8 @@ def main() -> None:
     pulls = [words("ana") + number(0) + number(2) + number(192) + number(0) + number(4) + b"\x01"]
     pieces = [words("ana") + number(0) + words("T") + number(5000) + number(40_000)]
     lags = [words("ana") + b"\x01" + number(1) + number(3) + b"\x00"]
-    put("wire", "share", b"\x0a\x00" + facts + b"".join(map(several, (givers, takers, pulls, pieces, lags))))
+    stays = [words("ana") + number(3) + number(300)]
+    put("wire", "share", b"\x0a\x00" + facts + b"".join(map(several, (givers, takers, pulls, pieces, lags, stays))))
 
 
 if __name__ == "__main__":

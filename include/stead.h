@@ -1294,6 +1294,16 @@ typedef struct stead_stream_reader_options {
      * How many there are.
      */
     size_t nodes_count;
+    /**
+     * Complete steps that the group may be behind; those of the stream's `queue` unless told otherwise. With STEAD_STREAM_DROP older ones are
+     * passed over: with 1 it is given the newest step each time. With STEAD_STREAM_SPILL older ones are read from files.
+     */
+    uint64_t queue;
+    /**
+     * Complete steps that the group has had which stay for it, beside those that the stream keeps: with STEAD_STREAM_BLOCK in memory, with
+     * STEAD_STREAM_SPILL there or in files, with STEAD_STREAM_DROP as long as there is room.
+     */
+    uint64_t keep;
 } stead_stream_reader_options;
 
 /**

@@ -179,6 +179,7 @@ module stead_stream
         integer(c_size_t) :: dataspaces_count = 0
         type(c_ptr) :: coupling = c_null_ptr, nodes = c_null_ptr
         integer(c_size_t) :: nodes_count = 0
+        integer(c_int64_t) :: queue = 0, keep = 0
     end type
 
     interface
@@ -575,11 +576,11 @@ contains
     ! none, and all if they are not said. None are an array without elements, `character(1) :: none(0)`: for gfortran `[character(1) ::]` is
     ! not said.
     subroutine stead_reader_open(name, reader, status, rank, ranks, timeout_ms, group, start, behind, threads, coupling, &
-            dataspaces, nodes)
+            dataspaces, nodes, queue, keep)
         character(*), intent(in) :: name
         type(c_ptr), intent(out) :: reader
         integer(c_int), intent(out) :: status
-        integer(c_int64_t), intent(in), optional :: rank, ranks, timeout_ms, threads
+        integer(c_int64_t), intent(in), optional :: rank, ranks, timeout_ms, threads, queue, keep
         character(*), intent(in), optional :: group, dataspaces(:), nodes(:)
         integer(c_int), intent(in), optional :: start, behind
         type(c_ptr), intent(in), optional :: coupling
@@ -597,6 +598,8 @@ contains
         end if
         if (present(start)) options%start = start
         if (present(behind)) options%behind = behind
+        if (present(queue)) options%queue = queue
+        if (present(keep)) options%keep = keep
         if (present(threads)) options%threads = threads
         if (present(coupling)) options%coupling = coupling
         call put_texts(spaces, dataspaces)

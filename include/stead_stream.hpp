@@ -74,6 +74,9 @@ struct reader_options {
     /// Other nodes of the pool of daemons that writers may be on. Usually all are asked, unless all of the stream is written here or, with a
     /// coupling, on its nodes.
     std::optional<std::vector<std::string>> nodes{};
+    /// Steps that the group may be behind, 0 for the stream's number; and steps that it has had which stay for it.
+    std::uint64_t queue = 0;
+    std::uint64_t keep = 0;
 };
 
 /// Whose streams are told of, or removed: see stead_stream_survey.
@@ -565,6 +568,8 @@ public:
         o.ranks = how.ranks;
         o.start = how.start;
         o.behind = how.behind;
+        o.queue = how.queue;
+        o.keep = how.keep;
         o.timeout_ms = detail::milliseconds(how.timeout);
         o.threads = how.threads;
         o.dataspaces = spaces.data();

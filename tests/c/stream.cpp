@@ -367,6 +367,30 @@ static void puts_what_was_made_first() {
 }
 
 // In memory: `stream FOLDER`.
+static void groups_have_their_own_numbers() {
+    st::writer out("own", writes());
+    const double one[1] = {1};
+    out.define<double>("T", {1});
+    st::reader_options live = reads();
+    live.behind = STEAD_STREAM_DROP;
+    live.queue = 1;
+    live.keep = 2;
+    st::reader in("own", live);
+    for (std::uint64_t i = 0; i < 6; i++) {
+        out.begin();
+        out.put("T", {1}, {0}, {1}, one);
+        out.end();
+        if (i % 2 == 0) continue;
+        const auto step = in.next();
+        CHECK(step && step->number() == i && step->dropped() == 1);
+    }
+    CHECK(in.at(3).number() == 3);
+    CHECK(fails(stead::kind::not_found, "step 1 of stream 'own'", [&] { in.at(1); }));
+    live.keep = 0;
+    CHECK(fails(stead::kind::usage, "keep 0, and they say behind drop, queue 1, keep 2", [&] { st::reader("own", live); }));
+    out.close();
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     spaces = {"memory=" + std::string(argv[1])};
@@ -378,6 +402,7 @@ int main(int argc, char **argv) {
     steps_come_by_themselves();
     outlives_memory();
     puts_what_was_made_first();
+    groups_have_their_own_numbers();
     CHECK(stead_handles_alive() == 0);
     std::printf("stream: %d checks, %d failed\n", checks.load(), failures.load());
     return failures != 0;

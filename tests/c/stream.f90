@@ -128,6 +128,36 @@ program options_of_streams
     call stead_step_free(step)
     call stead_reader_close(reader)
 
+    ! A group with a queue and a keep of its own is given the newest step.
+    call stead_writer_open('own', writer, status, timeout_ms=wait)
+    call must(status)
+    call stead_writer_define(writer, name, STEAD_F64, [few], t, status)
+    call must(status)
+    call stead_reader_open('own', reader, status, timeout_ms=wait, behind=STEAD_STREAM_DROP, queue=one, keep=two)
+    call must(status)
+    do n = 0, 5
+        field = real(n, c_double)
+        call stead_writer_begin(writer, status)
+        call must(status)
+        call stead_writer_put(writer, t, [one], [few], c_loc(field), status)
+        call must(status)
+        call stead_writer_end(writer, status)
+        call must(status)
+        if (mod(n, two) == 0) cycle
+        call stead_reader_next(reader, step, status)
+        call must(status)
+        if (stead_step_number(step) /= n) error stop 'a step that is not the newest one'
+        call stead_step_free(step)
+    end do
+    call stead_reader_at(reader, 3_c_int64_t, step, status)
+    call must(status)
+    call stead_step_free(step)
+    call stead_reader_at(reader, one, step, status)
+    if (status == 0 .or. c_associated(step)) error stop 'a step that is not kept'
+    call stead_reader_close(reader)
+    call stead_writer_close(writer, status)
+    call must(status)
+
     ! Far beyond what 32 bits can count, where a block begins below that and ends above, and where only both dimensions together do.
     call stead_writer_open('far', writer, status, timeout_ms=wait)
     call must(status)

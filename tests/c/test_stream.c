@@ -753,6 +753,40 @@ static void made_first(void) {
     OK(stead_stream_empty(spaces, 1, 0, &memory, &made, &e));
     CHECK(memory == NULL && made != NULL);
     stead_stream_buffer_free(made);
+/* A group with a queue and a keep of its own: a monitor of the newest step. */
+static void has_its_own_numbers(void) {
+    stead_stream_survey su = surveys();
+    stead_stream_writer_options wo = writes();
+    stead_stream_reader_options ro = reads();
+    stead_stream_writer *w = writer("own", &wo);
+    stead_stream_reader *r = NULL;
+    stead_stream_step *step = NULL;
+    char *json = NULL;
+    uint64_t i;
+    const uint32_t t = field(w);
+    ro.group = "live";
+    ro.behind = STEAD_STREAM_DROP;
+    ro.queue = 1;
+    ro.keep = 1000;
+    FAILS(STEAD_USAGE, "queue 1, keep 1000", stead_stream_reader_open("own", &ro, &r, &e));
+    ro.keep = 2;
+    r = reader("own", &ro);
+    for (i = 0; i < 6; i++) {
+        put(w, t);
+        if (i % 2) stead_stream_step_free(next(r, i));
+    }
+    OK(stead_stream_reader_at(r, 3, &step, &e));
+    CHECK(stead_stream_step_number(step) == 3);
+    stead_stream_step_free(step);
+    FAILS(STEAD_NOT_FOUND, "step 1 of stream 'own' is not there", stead_stream_reader_at(r, 1, &step, &e));
+    OK(stead_stream_describe(&su, "own", &json, &e));
+    SAYS(json, "\"group\": \"live\"");
+    SAYS(json, "\"behind\": \"drop\"");
+    SAYS(json, "\"queue\": 1,");
+    SAYS(json, "\"keep\": 2");
+    stead_text_free(json);
+    stead_stream_reader_free(r);
+    OK(stead_stream_writer_close(w, &e));
 }
 
 int main(int argc, char **argv) {
@@ -766,6 +800,7 @@ int main(int argc, char **argv) {
     comes();
     outlives();
     made_first();
+    has_its_own_numbers();
     CHECK(stead_handles_alive() == 0);
     return ended("stream");
 }

@@ -732,6 +732,10 @@ def test_what_was_recorded_is_read_and_what_comes_out_is_recorded(space, tmp_pat
     assert [float(step["sum"]) for step in stead.reader(tmp_path / "out", timeout=PATIENCE)] == [0.0, 5.0, 10.0, 15.0]
     (said,) = stead.flow(flow.to_toml())._graph["read"].values()
     assert (said["start"], said["behind"], said["nodes"]) == ("first", "spill", [])
+    live = stead.flow()
+    live.read("sim", behind="drop", queue=1, keep=2)
+    (said,) = stead.flow(live.to_toml())._graph["read"].values()
+    assert (said["behind"], said["queue"], said["keep"]) == ("drop", 1, 2)
     flow.write("more", sum=sim["T"].sum(), spill=tmp_path / "spill", spill_limit="1GiB")
     said = stead.flow(flow.to_toml())._graph["write"]["more"]
     assert (said["spill"], said["spill_limit"]) == (str(tmp_path / "spill"), "1GiB")

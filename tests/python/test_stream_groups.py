@@ -53,6 +53,47 @@ def test_a_rank_that_is_ahead_is_told_for_whom_it_waits(space):
     stead.remove_stream("sim", dataspaces=space)
 
 
+def test_a_monitor_is_given_the_newest_step_and_goes_back_to_those_that_it_keeps(space):
+    with stead.writer("sim", dataspaces=space) as w:
+        monitor = stead.reader("sim", group="monitor", behind="drop", queue=1, keep=2, dataspaces=space)
+        had = []
+        for n in range(9):
+            with w.step():
+                w.put("T", grid(n))
+            if n % 3 == 2:
+                step = monitor.next()
+                had.append((step.number, step.dropped))
+                assert (step["T"] == grid(n)).all()
+        assert had == [(2, 2), (5, 2), (8, 2)]
+        del step
+        assert (monitor.at(5)["T"] == grid(5)).all()
+        with pytest.raises(stead.NotFoundError, match="step 2 of stream 'sim' is not there"):
+            monitor.at(2)
+        (shown,) = stead.stream_info("sim", dataspaces=space)["groups"]
+        assert shown == {"group": "monitor", "ranks": 1, "behind": "drop", "queue": 1, "keep": 2}
+        monitor.close()
+
+
+def test_a_group_has_writers_wait_by_its_own_queue_and_for_what_it_keeps(space):
+    options = {"group": "few", "queue": 1, "keep": 3, "dataspaces": space}
+    with stead.writer("sim", keep=0, queue=4, timeout=0.2, dataspaces=space) as w:
+        r = stead.reader("sim", **options)
+        for n in range(4):
+            with w.step():
+                w.put("T", grid(n))
+            if n < 3:
+                with pytest.raises(stead.TimedOutError, match=r"rank 0 of the readers 'few' \(process \d+\) is not done with step"):
+                    w.begin_step()
+            assert r.next().number == n
+        assert r.steps == [1, 2, 3]
+        for wrong, what in [({"queue": 0}, "queue of 0 steps"), ({"keep": 64}, "places for 64 steps"), ({"keep": 2}, "keep 2, and they say .* keep 3")]:
+            with pytest.raises(stead.UsageError, match=what):
+                stead.reader("sim", **{**options, **wrong})
+        with pytest.raises(OverflowError):
+            stead.reader("sim", **{**options, "queue": -1})
+        r.close()
+
+
 @pytest.mark.parametrize("how", ["stopped", "within a step"])
 def test_a_subscription_of_a_writer_that_does_nothing_ends_and_says_who_it_is(space, programs, how):
     code = """

@@ -332,7 +332,7 @@ def test_the_command_shows_watches_and_removes(tmp_path):
             seen = run("watch", "sim", "--steps", "2", "--format", "json")
             rows = [json.loads(line) for line in seen.stdout.splitlines()]
             assert [(row["step"], row["bytes"]) for row in rows] == [(1, 96), (2, 96)], seen.stderr
-            assert "T i64[3, 4]" in run("watch", "sim", "--steps", "1").stdout
+            assert "T i64[3, 4]" in run("watch", "sim", "--steps", "1", "--queue", "1").stdout
             told = json.loads(run("show", "sim", "--format", "json").stdout)
             assert (told["state"], told["complete"], told["steps"], told["writers"][0]["step"]) == ("live", 3, [1, 2], 3)
             assert "has closed it" in run("show", "sim").stdout

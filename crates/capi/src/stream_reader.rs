@@ -58,6 +58,12 @@ pub struct stead_stream_reader_options {
     pub nodes: *const *const c_char,
     /// How many there are.
     pub nodes_count: usize,
+    /// Complete steps that the group may be behind; those of the stream's `queue` unless told otherwise. With STEAD_STREAM_DROP older ones are
+    /// passed over: with 1 it is given the newest step each time. With STEAD_STREAM_SPILL older ones are read from files.
+    pub queue: u64,
+    /// Complete steps that the group has had which stay for it, beside those that the stream keeps: with STEAD_STREAM_BLOCK in memory, with
+    /// STEAD_STREAM_SPILL there or in files, with STEAD_STREAM_DROP as long as there is room.
+    pub keep: u64,
 }
 
 grows!(stead_stream_reader_options, dataspaces_count: usize);
@@ -130,6 +136,8 @@ fn read(c: &Caller, given: *const stead_stream_reader_options) -> Result<Read> {
                     .with_hint("use STEAD_STREAM_BLOCK, STEAD_STREAM_DROP or STEAD_STREAM_SPILL"));
             }
         },
+        queue: Some(given.queue).filter(|queue| *queue > 0),
+        keep: Some(given.keep).filter(|keep| *keep > 0),
         timeout: stream::time(given.timeout_ms, default.timeout),
         stop: default.stop,
         threads: given.threads,

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stead::daemon::StreamNodes;
 use stead::stream::{
-    Attribute, Basis, Behind, Budget, Definition, Description, Explanation, Giver, Home, Missed,
-    Nodes, Peer, Presence, Progress, Pull, Read, Reader, Recording, Spaces, Step, Survey, Taker,
-    dataspaces, recordings,
+    Attribute, Basis, Behind, Budget, Definition, Description, Explanation, Giver, Group, Home,
+    Missed, Nodes, Peer, Presence, Progress, Pull, Read, Reader, Recording, Spaces, Step, Survey,
+    Taker, dataspaces, recordings,
 };
 use stead::{Cancel, Error, Kind, Result, units};
 
@@ -44,13 +44,13 @@ pub fn stream(a: &StreamArgs) -> Result<()> {
                 Described::Table => output::text(&explained(&told)),
             }
         }
-        StreamVerb::Watch { name, steps, timeout, format } => {
+        StreamVerb::Watch { name, steps, queue, timeout, format } => {
             let timeout = Duration::from_secs(*timeout);
             // So that several may look at the same time.
             let group = format!("stead-stream-watch-{}", std::process::id());
             let home = Home::open(&spaces)?;
             let usual = Read { spaces, timeout, nodes: StreamNodes::usual(), ..Read::default() };
-            let options = Read { group, behind: Behind::Drop, ..usual };
+            let options = Read { group, behind: Behind::Drop, queue: *queue, ..usual };
             watch(&home, name, &options, steps.unwrap_or(u64::MAX), *format)
         }
         StreamVerb::Rm { name, force, nodes, all_nodes, timeout, format } => {
@@ -328,6 +328,11 @@ fn page(told: &Description) -> String {
     page += "\n";
     let header = ["writer", "process", "", "steps", "put", "memory", "waited", "copies took"];
     page += &table::plain(&header, writers.collect());
+    if !told.groups.is_empty() {
+        page += "\n";
+        let header = ["group", "ranks", "behind", "queue", "keep"];
+        page += &table::plain(&header, told.groups.iter().map(|of| group(of, told)).collect());
+    }
     if !told.readers.is_empty() {
         page += "\n";
         let header = [
@@ -346,6 +351,17 @@ fn page(told: &Description) -> String {
         page += &table::plain(&header, readers.collect());
     }
     page
+}
+
+/// A row of the table of groups: the numbers that they go by, their own or the stream's.
+fn group(of: &Group, told: &Description) -> Vec<String> {
+    let behind = match of.behind {
+        Behind::Block => "block",
+        Behind::Drop => "drop",
+        Behind::Spill => "spill",
+    };
+    let queue = of.queue.unwrap_or(told.queue).to_string();
+    vec![of.group.clone(), of.ranks.to_string(), behind.to_owned(), queue, of.keep.to_string()]
 }
 
 /// A row of the table of variables.

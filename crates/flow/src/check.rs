@@ -51,6 +51,10 @@ pub struct Reading {
     pub start: Start,
     /// What happens when the flow is slow.
     pub behind: Behind,
+    /// Steps that the flow may be behind, and that stay for it, if it says so.
+    pub queue: Option<u64>,
+    /// See `queue`.
+    pub keep: Option<u64>,
     /// The nodes of a pool on which it is looked for, if not on all.
     pub nodes: Option<Vec<String>>,
 }
@@ -220,8 +224,13 @@ pub fn check(graph: &Graph) -> Result<Checked> {
         known.insert(alias.as_str(), reads.len());
         let stream = source.stream.clone().unwrap_or_else(|| alias.clone());
         let (start, behind) = (source.start.into(), source.behind.into());
-        let nodes = source.nodes.clone();
-        reads.push(Reading { alias: alias.clone(), stream, start, behind, nodes });
+        if source.queue == Some(0) {
+            let message = format!("stream '{stream}' is read with a queue of 0 steps");
+            return Err(Error::usage(message)
+                .with_hint("give 1 or more, or leave it out for the queue of the stream"));
+        }
+        let (queue, keep, nodes) = (source.queue, source.keep, source.nodes.clone());
+        reads.push(Reading { alias: alias.clone(), stream, start, behind, queue, keep, nodes });
     }
     for (i, read) in reads.iter().enumerate() {
         if let Some(other) = reads.iter().take(i).find(|other| other.stream == read.stream) {

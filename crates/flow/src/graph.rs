@@ -103,6 +103,12 @@ pub struct Source {
     /// What happens when the flow is slow.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub behind: Slow,
+    /// Steps that it may be behind, if it is another number than the stream's queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<u64>,
+    /// Steps that it has had which stay for it, beside those that the stream keeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<u64>,
     /// The nodes of a pool on which it is written, if it is to be looked for on no others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<String>>,

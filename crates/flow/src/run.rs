@@ -354,6 +354,8 @@ fn read(name: &str, read: &Reading, options: &Options) -> Result<Read> {
         ranks: options.ranks,
         start: read.start,
         behind: read.behind,
+        queue: read.queue,
+        keep: read.keep,
         timeout: options.timeout,
         stop: options.stop.clone(),
         threads: options.threads,

@@ -216,6 +216,7 @@ fn what_is_wrong_is_named_before_anything_runs() {
             "stream 'x' that is written",
         ),
         (with("[read.again]\nstream = \"simulation\""), "stream 'simulation' is read twice"),
+        (with("[read.again]\nqueue = 0"), "stream 'again' is read with a queue of 0 steps"),
         (
             with("[write.x]\nvariables = { a = \"mean\" }\npersist = \"a/b\"\nspill = \"c/d\""),
             "stream 'x' that is written: a stream that is recorded spills there, too",

@@ -490,6 +490,8 @@ impl StreamReader {
         ranks: u64,
         start: &str,
         behind: &str,
+        queue: Option<u64>,
+        keep: Option<u64>,
         timeout: f64,
         threads: usize,
         coupling: Option<&Bound<'_, Coupling>>,
@@ -519,7 +521,7 @@ impl StreamReader {
         let open = || {
             let (spaces, stop) = (spaces_of(&given, coupling.is_some())?, signals());
             let usual = Read { spaces, timeout, stop, threads, coupling, nodes, ..Read::default() };
-            let options = Read { group, rank, ranks, start, behind, ..usual };
+            let options = Read { group, rank, ranks, start, behind, queue, keep, ..usual };
             Reader::open(&name, &options)
         };
         let inner = Mutex::new(Some(Arc::new(unlocked(py, open)?)));

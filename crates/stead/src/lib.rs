@@ -285,10 +285,10 @@ pub mod stream {
     pub use stead_store::space::of_user as dataspaces;
     pub use stead_stream::{
         Array, Attribute, Basis, Behind, Budget, Buffer, Coupling, Definition, Description,
-        Descriptions, Event, Explanation, Giver, Home, Kept, Listed, MemoryReport, Missed, Nodes,
-        Part, Patience, Peer, Presence, Progress, Pull, Read, Reader, ReaderReport, Recording,
-        Room, Start, Step, StepPut, StepReport, Stop, Subscription, Survey, Surveyed, Taker, Wait,
-        Warning, Writer, WriterReport, Written, recordings, remove,
+        Descriptions, Event, Explanation, Giver, Group, Home, Kept, Listed, MemoryReport, Missed,
+        Nodes, Part, Patience, Peer, Presence, Progress, Pull, Read, Reader, ReaderReport,
+        Recording, Room, Start, Step, StepPut, StepReport, Stop, Subscription, Survey, Surveyed,
+        Taker, Wait, Warning, Writer, WriterReport, Written, recordings, remove,
     };
 }
 

@@ -319,6 +319,8 @@ impl wire::Open {
                 Behind::Drop => Lags::Drop,
                 Behind::Spill => Lags::Spill,
             },
+            queue: options.queue,
+            keep: options.keep.unwrap_or(0),
             timeout_ms: u64::try_from(options.timeout.as_millis()).unwrap_or(u64::MAX),
             process: std::process::id(),
         }
@@ -341,6 +343,8 @@ impl wire::Open {
                 Lags::Drop => Behind::Drop,
                 Lags::Spill => Behind::Spill,
             },
+            queue: self.queue,
+            keep: Some(self.keep),
             timeout: Duration::from_millis(self.timeout_ms),
             ..Read::default()
         }
@@ -355,10 +359,12 @@ pub(crate) fn serve(home: &Home, client: &Client<'_>) {
         let answer = match wire::decode::<Ask>(&message) {
             Ok(Ask::Bye) => return,
             Ok(Ask::Open(asked)) => wire::answer(begin(home, client, &asked, &mut seat)),
-            Ok(Ask::Next(from, milliseconds)) => {
+            Ok(Ask::Next(from, passes, milliseconds)) => {
                 let none = || wire::astray("nothing was opened");
                 let seat = seat.as_ref().ok_or_else(none);
-                wire::answer(seat.and_then(|seat| coming(seat, from, milliseconds, &mut known)))
+                wire::answer(
+                    seat.and_then(|seat| coming(seat, (from, passes), milliseconds, &mut known)),
+                )
             }
             Ok(Ask::Settle(said)) => {
                 let none = || wire::astray("it is one of no job");
@@ -436,7 +442,9 @@ fn begin(
     }
     let (node, rank) = client.whose.unzip();
     let elsewhere = Elsewhere { node, rank, process: asked.process };
-    let place = open(home, asked, &asked.options(), Some(elsewhere))?;
+    let options = asked.options();
+    options.check()?;
+    let place = open(home, asked, &options, Some(elsewhere))?;
     let position = place.source().position();
     let new = Arc::new(Seat { place, held: Mutex::default() });
     let (line, its) = (client.errands.clone(), new.clone());
@@ -447,13 +455,13 @@ fn begin(
 
 fn coming(
     seat: &Seat,
-    mut from: u64,
+    (mut from, passes): (u64, bool),
     milliseconds: u64,
     known: &mut HashSet<u64>,
 ) -> Result<wire::Next> {
     let until = clock::after(Duration::from_millis(milliseconds).min(LONGEST));
     loop {
-        match seat.place.source().next(from, until)? {
+        match seat.place.source().next(from, passes, until)? {
             Coming::Nothing => return Ok(wire::Next::Nothing),
             Coming::Over(error) => {
                 return Ok(wire::Next::Over(error.as_ref().map(wire::Failure::of)));

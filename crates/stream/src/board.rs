@@ -12,12 +12,13 @@
 //! A *group* is there while one of its ranks is, and until all of them have come and gone: a rank that comes late finds what the first one
 //! has found, also of a stream that is over. Those who have not come are waited for no longer, when all who have are gone, if one of these has
 //! ended without a word, or the time is over that the first one has given. Ranks of a group that may miss steps are given the
-//! [same ones](alike).
+//! [same ones](alike). A group may say how many steps it is behind at most, and how many that it has had [stay](kept) for it.
 
 mod alike;
 mod counts;
 mod groups;
 mod had;
+mod kept;
 #[cfg(test)]
 mod leaving;
 mod lock;
@@ -34,14 +35,15 @@ use had::READER;
 use stead_core::limits;
 
 pub(crate) use counts::{Elsewhere, Members};
-pub(crate) use groups::{From, Group, Rule};
+pub(crate) use groups::{From, Group, Policy, Rule};
+pub(crate) use kept::Needed;
 pub(crate) use lock::Guard;
 pub(crate) use room::Look;
-pub(crate) use seats::{Needed, Reader, Seat, Standing, Taken};
+pub(crate) use seats::{Reader, Seat, Standing, Taken};
 pub(crate) use steps::{Begun, Entry, Full, Next};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"stead\0st");
-const VERSION: u64 = 8;
+const VERSION: u64 = 9;
 
 /// Words of the head.
 const HEAD: usize = 32;
@@ -84,6 +86,8 @@ const SPILLS: usize = 25;
 const ROOM: usize = 26;
 const ROOM_FILES: usize = 27;
 const ROOM_NEXT: usize = 28;
+/// Slots that steps have had: all before this one.
+const USED: usize = 29;
 
 const LIVE: u64 = 0;
 const ENDED: u64 = 1;
@@ -92,7 +96,7 @@ const REMOVED: u64 = 3;
 
 /// Words of a writer, of a group, and of a slot before its bits.
 const WRITER: usize = 16;
-const GROUP: usize = 48;
+const GROUP: usize = 56;
 const SLOT: usize = 8;
 /// Words of what a writer has in a slot.
 const ENTRY: usize = 4;
@@ -109,6 +113,10 @@ pub(crate) const NAME: usize = 64;
 const SPARE: u64 = 16;
 /// Slots at most.
 const MOST_SLOTS: u64 = 1 << 16;
+/// Steps that groups may have kept and queued on any board whose slots are of no more words than [`OWN_WORDS`]: those that are never used
+/// cost nothing but memory.
+const OWN: u64 = 64;
+const OWN_WORDS: usize = 1 << 18;
 
 /// What is agreed about a stream on this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,8 +142,12 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
+    /// Enough for the stream's own numbers, and, where few writers have entries in each, for larger ones of groups.
     fn slots(&self) -> Option<usize> {
-        let slots = self.keep.checked_add(self.queue)?.checked_add(SPARE)?;
+        let own = self.keep.checked_add(self.queue)?;
+        let each = SLOT + BITS + self.count()? * ENTRY;
+        let most = ((OWN_WORDS / each) as u64).saturating_sub(SPARE);
+        let slots = own.max(OWN.min(most)).checked_add(SPARE)?;
         (self.queue > 0 && slots <= MOST_SLOTS).then_some(slots as usize)
     }
 
@@ -273,6 +285,16 @@ impl<W: Words> Board<W> {
     /// Writers.
     pub(crate) fn writers(&self) -> usize {
         self.writers
+    }
+
+    /// Steps that may be kept and queued for a group.
+    pub(crate) fn most_of_group(&self) -> u64 {
+        (self.slots as u64).saturating_sub(SPARE)
+    }
+
+    /// Slots that steps have had, or have.
+    fn used_slots(&self) -> usize {
+        usize::try_from(self.get(USED)).unwrap_or(self.slots).min(self.slots)
     }
 
     /// What is to change before readers look again.

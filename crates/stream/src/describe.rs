@@ -1,8 +1,9 @@
 //! A stream as others see it: for people, and for programs that look after streams.
 
-use crate::board::{Agreed, Board, Seat, Standing, State};
+use crate::board::{Agreed, Board, Members, Policy, Rule, Seat, Standing, State};
 use crate::budget::Budget;
 use crate::index::{Definition, Definitions};
+use crate::options::Behind;
 use crate::report::seconds;
 use crate::wire;
 use crate::words::Words;
@@ -80,6 +81,21 @@ pub struct Peer {
     pub rank_of_job: Option<u64>,
 }
 
+/// What all ranks of a group of readers say of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// Its name.
+    pub group: String,
+    /// How many ranks it has.
+    pub ranks: u64,
+    /// What happens when it is behind.
+    pub behind: Behind,
+    /// Steps that it may be behind; `None` where it is the stream's number.
+    pub queue: Option<u64>,
+    /// Steps that it has had which stay for it, beside those that the stream keeps.
+    pub keep: u64,
+}
+
 /// What there is to know of a stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Description {
@@ -114,6 +130,8 @@ pub struct Description {
     pub writers: Vec<Peer>,
     /// How many they are on all nodes.
     pub all_writers: u64,
+    /// Groups of readers that are there.
+    pub groups: Vec<Group>,
     /// Its readers: those that have gone, too, until others need their places.
     pub readers: Vec<Peer>,
 }
@@ -146,6 +164,16 @@ pub(crate) fn peer(seat: Seat) -> Peer {
         node: seat.elsewhere.and_then(|elsewhere| elsewhere.node),
         rank_of_job: seat.elsewhere.and_then(|elsewhere| elsewhere.rank),
     }
+}
+
+fn group(members: Members) -> Group {
+    let Members { name: group, size: ranks, policy: Policy { rule, queue, keep }, .. } = members;
+    let behind = match rule {
+        Rule::Block => Behind::Block,
+        Rule::Drop => Behind::Drop,
+        Rule::Spill => Behind::Spill,
+    };
+    Group { group, ranks, behind, queue, keep }
 }
 
 /// Which of all writers has failed.
@@ -184,6 +212,7 @@ impl Description {
             variables: Vec::new(),
             writers: (0..board.writers()).map(|w| peer(board.writer(w))).collect(),
             all_writers: all,
+            groups: board.members().into_iter().map(group).collect(),
             readers: board.readers().into_iter().map(peer).map(next).collect(),
         }
     }
@@ -272,6 +301,13 @@ mod tests {
             variables: vec![variable],
             writers: vec![peer.clone()],
             all_writers: 4,
+            groups: vec![Group {
+                group: "ana".into(),
+                ranks: 2,
+                behind: Behind::Drop,
+                queue: Some(1),
+                keep: u64::MAX,
+            }],
             readers: vec![Peer { group: Some("ana".into()), node: Some(1), ..peer }],
         }
     }

@@ -165,7 +165,11 @@ impl Explanation {
         let (copied, looked) = (sum(|taker| taker.copied), sum(|taker| taker.looked));
         let all = || shares.iter().map(|(_, share)| share);
         // The one that is being written is the last of the queue.
-        let steps = all().map(|share| share.queue.max(share.keep.saturating_add(1))).max();
+        let steps = all().map(|share| {
+            let queued = share.stays.iter().map(|of| of.keep.saturating_add(of.queue)).max();
+            queued.unwrap_or(share.queue).max(share.keep.saturating_add(1))
+        });
+        let steps = steps.max();
         let steps = steps.unwrap_or(0);
         let bytes = all().map(Share::bytes).fold(0, u64::saturating_add);
         let taken = steps as f64 * bytes as f64 + copied as f64;
@@ -384,8 +388,15 @@ fn left_behind<'l>(all: impl Iterator<Item = &'l Lag>) -> Vec<Warning> {
 
 /// Whether the steps that are to stay find room on a node, which is named where there are several.
 fn room(node: Option<&str>, share: &Share) -> Option<Warning> {
-    let Share { keep, queue, memory, .. } = share;
-    let (bytes, steps) = (share.bytes(), keep.saturating_add(*queue));
+    let Share { memory, stays, .. } = share;
+    let most = stays.iter().max_by_key(|of| of.keep.max(share.keep).saturating_add(of.queue));
+    let own = most.filter(|of| of.keep > share.keep || of.queue != share.queue);
+    let (keep, queue) = match most {
+        Some(of) => (of.keep.max(share.keep), of.queue),
+        None => (share.keep, share.queue),
+    };
+    let (bytes, steps) = (share.bytes(), keep.saturating_add(queue));
+    let whom = own.map_or_else(String::new, |of| format!(" for the readers '{}'", of.group));
     if bytes == 0 || bytes.saturating_mul(steps) <= *memory {
         return None;
     }
@@ -393,7 +404,7 @@ fn room(node: Option<&str>, share: &Share) -> Option<Warning> {
     Some(Warning {
         kind: "memory",
         message: format!(
-            "{} of memory{at} hold {} steps of {}, and {keep} are kept and {queue} queued: writers may wait for memory",
+            "{} of memory{at} hold {} steps of {}, and {keep} are kept and {queue} queued{whom}: writers may wait for memory",
             format_size(*memory),
             memory / bytes,
             format_size(bytes)

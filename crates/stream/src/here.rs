@@ -112,7 +112,7 @@ impl Here {
             let group = Group {
                 name: &options.group,
                 size: options.ranks,
-                rule: options.rule(),
+                policy: options.policy(),
                 from: options.from(),
                 until: clock::since_1970().saturating_add(awaited),
             };
@@ -343,18 +343,18 @@ impl Source for Here {
         self.party.board.position(self.seat)
     }
 
-    fn expect(&self, _: u64, _: Instant) -> Result<()> {
+    fn expect(&self, _: u64, _: bool, _: Instant) -> Result<()> {
         Ok(())
     }
 
-    fn next(&self, from: u64, until: Instant) -> Result<Coming> {
+    fn next(&self, from: u64, passes: bool, until: Instant) -> Result<Coming> {
         let board = &self.party.board;
         loop {
             let seen = Seen::Reader(board.seen_by_readers());
             let guard = self.lock()?;
             // Those before are done with, whether they are still looked at or not.
             board.advance(&guard, self.seat, from);
-            match board.next(&guard, self.seat, from) {
+            match board.next(&guard, self.seat, from, passes) {
                 Next::Step { step, .. } => return Ok(Coming::Step(step)),
                 Next::Over(state) => return Ok(Coming::Over(self.party.over(state))),
                 Next::Wait => {

@@ -5,7 +5,7 @@
 //! name. To go, it first gets another name, so that nobody finds a part of it, and then its files are removed; who has them mapped
 //! looks on.
 
-use crate::board::{Agreed, Board, Guard, Seat, Standing, State, Taken};
+use crate::board::{Agreed, Board, Guard, Policy, Rule, Seat, Standing, State, Taken};
 use crate::budget::Budget;
 use crate::clock;
 use crate::coupling::Placed;
@@ -589,6 +589,17 @@ fn no_writer(name: &str, writer: usize, agreed: &Agreed, taken: &Taken) -> Error
     }
 }
 
+/// What a group says of itself.
+fn said(policy: Policy) -> String {
+    let behind = match policy.rule {
+        Rule::Block => "block",
+        Rule::Drop => "drop",
+        Rule::Spill => "spill",
+    };
+    let queue = policy.queue.map_or_else(|| "of the stream".to_owned(), |queue| queue.to_string());
+    format!("behind {behind}, queue {queue}, keep {}", policy.keep)
+}
+
 /// Why somebody is not a reader.
 pub(crate) fn no_reader(name: &str, options: &Read, taken: &Taken) -> Error {
     let Read { group, rank, ranks, .. } = options;
@@ -602,9 +613,15 @@ pub(crate) fn no_reader(name: &str, options: &Read, taken: &Taken) -> Error {
             is(format!("says that there are {ranks}, and others say {size}"))
                 .with_hint("all ranks of a group say how many they are")
         }
-        Taken::Other(..) => {
-            is("says something else than others of what happens when they are behind".to_owned())
-                .with_hint("all ranks of a group say the same")
+        Taken::Other(_, there) => {
+            let (mine, there) = (said(options.policy()), said(*there));
+            is(format!("says something else than others: {mine}, and they say {there}"))
+                .with_hint("all ranks of a group say the same of what happens when it is behind, of queue and of keep")
+        }
+        Taken::Unfit(most) => {
+            let policy = said(options.policy());
+            is(format!("says {policy}, and the stream has places for {most} steps that are kept and queued"))
+                .with_hint("keep or queue fewer, or let writers give the stream a larger keep or queue: places are made for those")
         }
         Taken::Full => is("finds no place".to_owned())
             .with_hint("there may be 64 groups and 1024 readers at a time on a node"),

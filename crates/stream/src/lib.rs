@@ -51,7 +51,7 @@ pub use budget::Budget;
 pub use buffer::Buffer;
 pub use coupling::{Coupling, Part};
 pub use cover::covered;
-pub use describe::{Description, Peer, Presence, Progress};
+pub use describe::{Description, Group, Peer, Presence, Progress};
 pub use events::Event;
 pub use explain::{Basis, Explanation, Giver, Pull, Taker, Warning};
 pub use finder::Finder;

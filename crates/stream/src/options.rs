@@ -1,10 +1,11 @@
 //! What programs say of a stream that they write or read.
 
-use crate::board::{Agreed, From, Rule};
+use crate::board::{Agreed, From, Policy, Rule};
 use crate::clock;
 use crate::coupling::{Coupling, Placed};
 use crate::pool::Nodes;
 use crate::recorded::AUTO;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -126,9 +127,10 @@ pub struct Written {
     pub rank: u64,
     /// How many writers there are.
     pub writers: u64,
-    /// Complete steps that stay when all readers have had them, for those who come late and those who go back.
+    /// Complete steps that stay when all readers have had them, for those who come late and those who go back. A group of readers may
+    /// [keep](Read::keep) more of its own.
     pub keep: u64,
-    /// Complete steps that a group of readers may be behind before writers wait for it.
+    /// Complete steps that a group of readers may be behind before writers wait for it, unless it says [another number](Read::queue).
     pub queue: u64,
     /// Bytes of the arrays of all writers on this node.
     pub memory: u64,
@@ -230,15 +232,15 @@ pub enum Start {
     First,
 }
 
-/// What writers do when a group of readers is behind by the `queue` of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What writers do when a group of readers is behind by its [`queue`](Read::queue), or that of the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Behind {
     /// They wait.
     #[default]
     Block,
     /// They go on: steps go that the group has not had, and it is told how many. All of its ranks are given the same ones: the first one that
-    /// comes for the next step says which it is, and that stays for the others. None is further ahead of them than the `queue` of the
-    /// stream. A rank that has left and comes again begins with the step after those that the others have had, or are about to.
+    /// comes for the next step says which it is, and that stays for the others. None is further ahead of them than that `queue`. A rank that has left and comes again begins with the step after those that the others have had, or are about to.
     Drop,
     /// They go on, and the group has all steps: what it has not had when there is no room in memory it reads from files. The stream is
     /// written with [`Written::spill`] or [`Written::persist`].
@@ -260,6 +262,17 @@ pub struct Read {
     pub start: Start,
     /// What happens when it is behind.
     pub behind: Behind,
+    /// Complete steps that the group may be behind; those of the stream's [`queue`](Written::queue) if nothing is said. With [`Behind::Block`] writers
+    /// wait with the next step when there are so many that the group is not done with. With [`Behind::Drop`] older ones are passed over,
+    /// also where memory has them, so that a group with 1 is given the newest step each time; no rank is further ahead of the others.
+    /// With [`Behind::Spill`] older ones are recorded, and read from files, also where memory has room. What is read from files
+    /// alone, by the name of their folder, has no queue.
+    pub queue: Option<u64>,
+    /// Complete steps that the group has had which stay for it, so that [`Reader::at`](crate::Reader::at) goes back to them, whatever the
+    /// stream's [`keep`](Written::keep) is: a step stays while either wants it. With [`Behind::Block`] they stay in memory, as those of the stream do,
+    /// and writers wait if it is full; with [`Behind::Spill`] they may go to files; with [`Behind::Drop`] they go where memory has no room for
+    /// the next step.
+    pub keep: Option<u64>,
     /// How long to wait for anybody.
     pub timeout: Duration,
     /// What ends the wait for a stream, or for a step, before that.
@@ -282,6 +295,8 @@ impl Default for Read {
             ranks: 1,
             start: Start::default(),
             behind: Behind::default(),
+            queue: None,
+            keep: None,
             timeout: Duration::from_secs(limits::PEER_DEADLINE_S),
             stop: Stop::default(),
             threads: 0,
@@ -292,12 +307,31 @@ impl Default for Read {
 }
 
 impl Read {
-    pub(crate) fn rule(&self) -> Rule {
-        match self.behind {
+    /// # Errors
+    /// `Usage` for a queue of no steps.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.queue {
+            Some(0) => Err(Error::usage(format!(
+                "the readers '{}' cannot have a queue of 0 steps",
+                self.group
+            ))
+            .with_hint("the step that comes next is one of them: give 1 or more, or none for that of the stream")),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        let rule = match self.behind {
             Behind::Block => Rule::Block,
             Behind::Drop => Rule::Drop,
             Behind::Spill => Rule::Spill,
-        }
+        };
+        Policy { rule, queue: self.queue, keep: self.keep.unwrap_or(0) }
+    }
+
+    /// True of who has older steps passed over than so many.
+    pub(crate) fn passes(&self) -> bool {
+        self.behind == Behind::Drop && self.queue.is_some()
     }
 
     pub(crate) fn from(&self) -> From {

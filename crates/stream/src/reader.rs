@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     /// What definitions are together.
     merged: Mutex<Option<Arc<Known>>>,
     pub(crate) threads: usize,
+    /// Steps are passed over that the group is further behind by than it says.
+    passes: bool,
     timeout: Duration,
     process: u32,
     /// What was got of all steps.
@@ -101,16 +103,22 @@ impl Shared {
         }
     }
 
-    /// The first step from this one on that all sources have.
-    fn coming(&self, from: u64, until: Instant) -> Result<Coming> {
+    /// The first step from this one on that all sources have. With `passes` each of them may pass over some, but none is passed over for
+    /// what another one has: else two nodes whose writers are at different steps would be asked in turn for ever.
+    fn coming(&self, from: u64, passes: bool, until: Instant) -> Result<Coming> {
         let mut step = from;
         'all: loop {
+            let passes = passes && step == from;
             if self.sources.len() > 1 {
-                self.sources.iter().try_for_each(|source| source.expect(step, until))?;
+                self.sources.iter().try_for_each(|source| source.expect(step, passes, until))?;
             }
             for (i, source) in self.sources.iter().enumerate() {
                 let before = self.sources.get(..i).unwrap_or(&[]);
-                match source.next(step, until).inspect_err(|_| self.give_back(step, before))? {
+                let passes = passes && step == from;
+                match source
+                    .next(step, passes, until)
+                    .inspect_err(|_| self.give_back(step, before))?
+                {
                     Coming::Step(next) if next == step => {}
                     Coming::Step(next) if i == 0 => {
                         step = next;
@@ -118,7 +126,7 @@ impl Shared {
                         let first = self.sources.get(..1).unwrap_or(&[]);
                         let mut others = self.sources.iter().skip(1);
                         others
-                            .try_for_each(|other| other.expect(step, until))
+                            .try_for_each(|other| other.expect(step, false, until))
                             .inspect_err(|_| self.give_back(step, first))?;
                     }
                     Coming::Step(next) => {
@@ -144,7 +152,7 @@ impl Shared {
     /// Writers of a node have closed the stream, and there is no such step: all others are to do so, too.
     fn ending(&self, step: u64, of: usize, until: Instant) -> Result<Coming> {
         for (i, source) in self.sources.iter().enumerate().filter(|(i, _)| *i != of) {
-            match source.next(step, until)? {
+            match source.next(step, false, until)? {
                 Coming::Over(None) => {}
                 Coming::Step(more) => {
                     self.give_back(more, self.sources.get(i..=i).unwrap_or(&[]));
@@ -200,12 +208,13 @@ impl Reader {
     ///
     /// # Errors
     /// `NotFound` if nothing was recorded in a folder; `Timeout` if nobody writes it; `Usage` if somebody else is this rank, or others say
-    /// something else of the group; `Limit` if this process may have no more files open.
+    /// something else of the group, or it keeps and queues more steps than the stream has slots for; `Limit` if this process may have no more files open.
     pub fn open(name: &str, options: &Read) -> Result<Reader> {
         Reader::find(name, options).map_err(Error::of_open_files)
     }
 
     fn find(name: &str, options: &Read) -> Result<Reader> {
+        options.check()?;
         if recorded::is_location(name) {
             return Ok(Reader::of(name, vec![Box::new(Replay::open(name, options)?)], options));
         }
@@ -232,6 +241,7 @@ impl Reader {
             next: AtomicU64::new(first),
             merged: Mutex::default(),
             threads: options.threads,
+            passes: options.passes(),
             timeout: options.timeout,
             process: std::process::id(),
             gets: Gets::default(),
@@ -281,7 +291,7 @@ impl Reader {
         let from = shared.next.load(Ordering::Relaxed);
         let (begun, mut ask) = (clock::now(), from);
         loop {
-            match shared.coming(ask, until) {
+            match shared.coming(ask, shared.passes, until) {
                 Ok(Coming::Step(step)) => {
                     if !shared.take(step)? {
                         // It went when another thread let it go, and is as one that went before.
@@ -326,7 +336,7 @@ impl Reader {
         }
         shared.next.store(step, Ordering::Relaxed);
         let begun = clock::now();
-        match shared.coming(step, until)? {
+        match shared.coming(step, false, until)? {
             Coming::Step(came) if came == step => {
                 if shared.take(step)? {
                     let waited = shared.give(step, 0, begun.elapsed());
@@ -412,7 +422,7 @@ impl Reader {
             Kind::NotFound,
             format!("step {step} of stream '{name}' is not there: {said}"),
         )
-        .with_hint("writers say with `keep` how many steps stay"))
+        .with_hint("writers say with `keep` how many steps stay, and readers how many of those that they have had"))
     }
 
     /// The steps that are there now.

@@ -51,6 +51,8 @@ pub(crate) struct Share {
     /// What is copied in many small pieces, the most of them first.
     pub(crate) pieces: Vec<Pieces>,
     pub(crate) lags: Vec<Lag>,
+    /// Of groups that are there.
+    pub(crate) stays: Vec<Stays>,
 }
 
 /// What a reader gets of a variable is copied in many small pieces.
@@ -62,6 +64,15 @@ pub(crate) struct Pieces {
     /// How many these are, and their bytes.
     pub(crate) runs: u64,
     pub(crate) bytes: u64,
+}
+
+/// How many steps stay for a group of readers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stays {
+    pub(crate) group: String,
+    /// Those that it has had, and those that it may be behind, by its own numbers or the stream's.
+    pub(crate) keep: u64,
+    pub(crate) queue: u64,
 }
 
 /// How a group of readers comes along.
@@ -457,13 +468,23 @@ impl Seen {
             pulls,
             pieces,
             lags: self.lags(),
+            stays: self.stays(),
         })
+    }
+
+    fn stays(&self) -> Vec<Stays> {
+        let of = |Members { name, policy, .. }: &Members| Stays {
+            group: name.clone(),
+            keep: policy.keep,
+            queue: policy.queue.unwrap_or(self.agreed.queue),
+        };
+        self.members.iter().map(of).collect()
     }
 
     /// Groups that are behind, and those that steps went from.
     fn lags(&self) -> Vec<Lag> {
         let mut lags = Vec::new();
-        for Members { name, rule, .. } in &self.members {
+        for Members { name, policy, .. } in &self.members {
             let of = |seat: &&board::Seat| {
                 seat.standing == Standing::Here && seat.group.as_ref() == Some(name)
             };
@@ -471,11 +492,12 @@ impl Seen {
             let dropped = dropped.filter(|seat| seat.dropped > 0);
             let behind = self.readers.iter().filter(of).min_by_key(|seat| seat.step);
             let behind = behind.map(|seat| (seat.rank, self.complete.saturating_sub(seat.step)));
-            let waits = *rule == Rule::Block && self.agreed.queue > 1;
+            let queue = policy.queue.unwrap_or(self.agreed.queue);
+            let waits = policy.rule == Rule::Block && queue > 1;
             let lag = Lag {
                 group: name.clone(),
                 dropped: dropped.map(|seat| (seat.rank, seat.dropped)),
-                behind: behind.filter(|(_, steps)| waits && *steps >= self.agreed.queue),
+                behind: behind.filter(|(_, steps)| waits && *steps >= queue),
             };
             if lag.dropped.is_some() || lag.behind.is_some() {
                 lags.push(lag);

@@ -48,10 +48,11 @@ pub(crate) trait Source: Debug + Send + Sync {
     fn position(&self) -> u64;
 
     /// Asks for the [`next`](Source::next) one beforehand, so that several sources are asked at the same time. Those before are done with.
-    fn expect(&self, from: u64, until: Instant) -> Result<()>;
+    fn expect(&self, from: u64, passes: bool, until: Instant) -> Result<()>;
 
-    /// The first step from this one on, as soon as it is complete; those before are done with. No longer than until then.
-    fn next(&self, from: u64, until: Instant) -> Result<Coming>;
+    /// The first step from this one on, as soon as it is complete; those before are done with. No longer than until then. With `passes` those
+    /// are passed over that the reader's group is further behind by than it says.
+    fn next(&self, from: u64, passes: bool, until: Instant) -> Result<Coming>;
 
     /// Looks at a step from now on. False if it is not there. Nothing to do for one that is looked at.
     fn hold(&self, step: u64) -> Result<bool>;

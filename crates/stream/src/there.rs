@@ -102,6 +102,8 @@ struct Asked {
     by: Instant,
     /// It knows that the reader is done with the steps before this one.
     past: u64,
+    /// It passes over steps that the reader is further behind by than it may be.
+    passes: bool,
 }
 
 #[derive(Debug, Default)]
@@ -180,7 +182,7 @@ impl Talk {
     }
 
     /// Asks for the next step, if that was not done.
-    fn expect(&self, turn: &mut Turn, from: u64, until: Instant) -> Result<()> {
+    fn expect(&self, turn: &mut Turn, from: u64, passes: bool, until: Instant) -> Result<()> {
         if turn.is_broken {
             return Err(self.broken());
         }
@@ -188,8 +190,8 @@ impl Talk {
             None => {
                 let round = until.saturating_duration_since(clock::now()).min(ROUND);
                 let milliseconds = u64::try_from(round.as_millis()).unwrap_or(u64::MAX);
-                self.tell(&Ask::Next(from, milliseconds))?;
-                turn.asked = Some(Asked { by: clock::after(round), past: from });
+                self.tell(&Ask::Next(from, passes, milliseconds))?;
+                turn.asked = Some(Asked { by: clock::after(round), past: from, passes });
             }
             // Others of its group may wait for that, and this one for them on another node.
             Some(asked) if asked.past < from => {
@@ -295,17 +297,17 @@ impl Source for There {
         self.position
     }
 
-    fn expect(&self, from: u64, until: Instant) -> Result<()> {
-        self.talk.expect(&mut self.talk.turn(), from, until)
+    fn expect(&self, from: u64, passes: bool, until: Instant) -> Result<()> {
+        self.talk.expect(&mut self.talk.turn(), from, passes, until)
     }
 
-    fn next(&self, from: u64, until: Instant) -> Result<Coming> {
+    fn next(&self, from: u64, passes: bool, until: Instant) -> Result<Coming> {
         loop {
             self.talk.stop.check()?;
             let left = until.saturating_duration_since(clock::now());
             let mut turn = self.talk.turn();
             let was_asked = turn.asked.is_some();
-            self.talk.expect(&mut turn, from, until)?;
+            self.talk.expect(&mut turn, from, passes, until)?;
             // What was asked for before may be answered later than this one waits, and is heard by the next one.
             let by = turn.asked.map(|asked| asked.by);
             let is_later = by.is_some_and(|by| by > until && was_asked);
@@ -322,14 +324,15 @@ impl Source for There {
                     return Err(silent(&*self.talk.asks, &self.talk.stream));
                 }
             };
-            turn.asked = None;
+            let has_passed = turn.asked.take().is_some_and(|asked| asked.passes && !passes);
             match wire::decode(wire::heard(&answer)?)? {
-                wire::Next::Step(step, told) if step >= from => {
+                wire::Next::Step(step, told) if step == from || (step > from && !has_passed) => {
                     self.talk.kept().take(step, told, true)?;
                     return Ok(Coming::Step(step));
                 }
                 wire::Next::Step(step, told) if was_asked => {
-                    // It was asked for from an earlier one on, of which the reader wants none any more. Others may hold it.
+                    // It was asked for from an earlier one on, of which the reader wants none any more, or those that were passed over.
+                    // Others may hold it.
                     self.talk.kept().understand(told, true)?;
                     // Who is gone holds nothing.
                     let _ = self.talk.send(&Errand::LetGo(step, false));
@@ -470,7 +473,7 @@ mod tests {
         fn send(&self, message: Vec<u8>) -> Result<()> {
             let mut said = self.said();
             match wire::decode::<Ask>(&message) {
-                Ok(Ask::Next(_, round)) => {
+                Ok(Ask::Next(_, _, round)) => {
                     let (at, next) = match said.steps.pop_front() {
                         Some(step) => (clock::now(), step),
                         None => (clock::after(Duration::from_millis(round)), wire::Next::Nothing),
@@ -558,9 +561,9 @@ mod tests {
     fn an_agent_that_waits_for_a_step_as_long_as_it_was_asked_to_is_not_silent() {
         let (agent, there) = there(Duration::from_millis(20));
         let soon = || clock::after(Duration::from_millis(200));
-        assert!(matches!(there.next(0, soon()).unwrap(), Coming::Nothing));
+        assert!(matches!(there.next(0, false, soon()).unwrap(), Coming::Nothing));
         agent.said().steps.push_back(wire::Next::Step(0, told()));
-        assert!(matches!(there.next(0, soon()).unwrap(), Coming::Step(0)));
+        assert!(matches!(there.next(0, false, soon()).unwrap(), Coming::Step(0)));
     }
 
     #[test]
@@ -568,12 +571,12 @@ mod tests {
         let (agent, there) = there(Duration::from_secs(60));
         let later = clock::after(Duration::from_secs(60));
         agent.said().steps.extend([wire::Next::Step(6, told()), wire::Next::Step(8, told())]);
-        there.expect(5, later).unwrap();
+        there.expect(5, false, later).unwrap();
         // Another thread has step 6 meanwhile; its errand is answered after what lies there.
         let late = agent.said().answers.pop_front().unwrap();
         assert!(there.hold(6).unwrap());
         agent.said().answers.push_back(late);
-        assert!(matches!(there.next(8, later).unwrap(), Coming::Step(8)));
+        assert!(matches!(there.next(8, false, later).unwrap(), Coming::Step(8)));
         assert_eq!(agent.said().let_go, [6]);
         assert!(there.told(6).is_ok());
         there.let_go(6, true);

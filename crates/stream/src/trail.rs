@@ -27,6 +27,8 @@ pub(crate) struct Trail {
     here: Here,
     replay: Replay,
     first: u64,
+    /// Steps that the group has had which stay, none of them before the first one.
+    keep: u64,
     held: Mutex<Held>,
     /// How long it is waited for a step that is on its way to files: less than a reader of another node waits for the answer.
     patience: Duration,
@@ -101,7 +103,8 @@ impl Trail {
         let first = if options.start == Start::First { 0 } else { here.position() };
         let (name, held) = (name.to_owned(), Mutex::default());
         let patience = options.timeout / 2;
-        Ok(Ok(Trail { name, here, replay, first, held, patience }))
+        let keep = options.keep.unwrap_or(0);
+        Ok(Ok(Trail { name, here, replay, first, keep, held, patience }))
     }
 
     /// The place that it has among readers of memory.
@@ -118,6 +121,12 @@ impl Trail {
     fn done_with(&self, held: &Held, before: u64) -> u64 {
         let first = held.files.first().filter(|_| self.replay.spills());
         first.map_or(before, |first| before.min(*first))
+    }
+
+    /// The first step that stays for the reader: one that it has had and keeps, or the next one.
+    fn first_kept(&self) -> u64 {
+        let next = self.here.position();
+        next.saturating_sub(self.keep).max(self.first.min(next))
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -195,11 +204,11 @@ impl Source for Trail {
         self.first
     }
 
-    fn expect(&self, _: u64, _: Instant) -> Result<()> {
+    fn expect(&self, _: u64, _: bool, _: Instant) -> Result<()> {
         Ok(())
     }
 
-    fn next(&self, from: u64, until: Instant) -> Result<Coming> {
+    fn next(&self, from: u64, _: bool, until: Instant) -> Result<Coming> {
         let done = |advance: &dyn Fn(u64)| {
             // None is held meanwhile that would not be counted.
             let held = self.held();
@@ -226,7 +235,7 @@ impl Source for Trail {
             if held.files.contains(&step) {
                 return Ok(true);
             }
-            if self.replay.spills() && step < self.here.position() {
+            if self.replay.spills() && step < self.first_kept() {
                 // It may be gone at any time.
                 return Ok(false);
             }
@@ -259,7 +268,13 @@ impl Source for Trail {
         let complete = self.here.complete();
         let here = self.here.steps()?;
         if self.replay.spills() {
-            return Ok(here);
+            let mut all: BTreeSet<u64> = here.into_iter().collect();
+            for step in self.first_kept()..self.here.position().min(complete) {
+                if !all.contains(&step) && self.replay.has(step)? {
+                    all.insert(step);
+                }
+            }
+            return Ok(all.into_iter().collect());
         }
         // Those before it are in files by then.
         if let Some(gone) = (0..complete).rev().find(|step| !here.contains(step)) {

@@ -23,8 +23,9 @@ pub(crate) enum Ask {
     Find(Sought),
     /// For a place among its readers; answered by the step that it begins with.
     Open(Box<Open>),
-    /// For the first step from this one on, for so many milliseconds; answered by [`Next`].
-    Next(u64, u64),
+    /// For the first step from this one on, for so many milliseconds; with true those are passed over that its group is further behind by than it
+    /// says. Answered by [`Next`].
+    Next(u64, bool, u64),
     /// For nothing any more. No answer.
     Bye,
     /// Which streams there are; answered by their names.
@@ -90,6 +91,9 @@ pub(crate) struct Open {
     pub(crate) run: u64,
     pub(crate) starts: Starts,
     pub(crate) lags: Lags,
+    /// Steps that its group may be behind, where it says so, and steps that it has had which stay for it.
+    pub(crate) queue: Option<u64>,
+    pub(crate) keep: u64,
     /// How long it waits for anybody, and others of its group for it, in milliseconds.
     pub(crate) timeout_ms: u64,
     /// The process of the reader.
@@ -283,12 +287,14 @@ mod tests {
     fn what_is_no_message_is_an_error() {
         let who = Sought { name: "sim".into(), group: "readers".into(), rank: 1, ranks: 2 };
         let (starts, lags) = (Starts::First, Lags::Spill);
-        let open = Open { who, run: 7, starts, lags, timeout_ms: 60_000, process: 99 };
+        let (queue, keep, timeout_ms) = (Some(1), u64::MAX, 60_000);
+        let open = Open { who, run: 7, starts, lags, queue, keep, timeout_ms, process: 99 };
         let bytes = encode(&Ask::Open(Box::new(open))).unwrap();
         for len in 0..bytes.len() {
             assert!(decode::<Ask>(&bytes[..len]).is_err(), "{len}");
         }
-        assert!(matches!(decode::<Ask>(&bytes), Ok(Ask::Open(open)) if open.starts == starts));
+        assert!(matches!(decode::<Ask>(&bytes), Ok(Ask::Open(open))
+            if open.starts == starts && (open.queue, open.keep) == (queue, keep)));
         for bytes in [&[][..], &[9, 9, 9], &[1], &[1, 255, 255, 255, 255, 255]] {
             assert_eq!(heard(bytes).unwrap_err().kind(), Kind::Format);
         }

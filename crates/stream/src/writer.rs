@@ -355,8 +355,9 @@ impl Writer {
                 });
                 let lacks = recorder.and_then(Recorder::lacks);
                 let lacks = lacks.map_or_else(String::new, |lacks| format!("; {lacks}"));
+                let why = if needed.is_kept { "keep it" } else { "have not had it" };
                 format!(
-                    "{writer}: step {step} is not recorded yet, and the readers '{group}' have not had it{files}{lacks}"
+                    "{writer}: step {step} is not recorded yet, and the readers '{group}' {why}{files}{lacks}"
                 )
             }
             Full::Needed(needed) => format!("{writer}: {}", board.who_is(&needed)),

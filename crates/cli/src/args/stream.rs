@@ -92,6 +92,9 @@ pub enum StreamVerb {
         /// Stop after so many
         #[arg(long, value_name = "N")]
         steps: Option<u64>,
+        /// Pass over steps that are further behind than this: with 1 each line is of the newest step
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        queue: Option<u64>,
         /// Wait so long for the stream to begin, and for each step, such as 90s
         #[arg(long, value_name = "TIME", default_value = "10min", value_parser = super::admin::time)]
         timeout: u64,

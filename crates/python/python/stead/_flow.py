@@ -353,6 +353,8 @@ class Flow:
         *,
         start: str = "oldest",
         behind: str = "block",
+        queue: int | None = None,
+        keep: int | None = None,
         nodes: Sequence[str] | None = None,
         variables: Mapping[str, tuple[Any, Sequence[int]] | tuple[Any, Sequence[int], Sequence[str]]] | None = None,
     ) -> FlowSource:
@@ -363,6 +365,8 @@ class Flow:
             start: `"oldest"`; `"next"`: the next step that becomes complete; or `"first"`: the first of all, of a stream that is recorded.
             behind: `"block"`: its writers wait for the flow; `"drop"`: they do not, and the flow misses steps; or `"spill"`: they do not, and
                 the flow reads from files what has no room in memory (`spill` or `persist` of `writer`).
+            queue: Complete steps that the flow may be behind, if it is another number than the stream's, as for `reader`.
+            keep: Complete steps that the flow has had which stay for it, beside those that the stream keeps.
             nodes: As for `reader`: the nodes of a pool of daemons on which it is looked for; all of them if it is not said.
             variables: What is known of variables before they are there, so that types and shapes are checked before anything runs: for each name
                 the type, the shape, and perhaps the names of dimensions.
@@ -371,6 +375,10 @@ class Flow:
         said: dict[str, Any] = {"start": start, "behind": behind}
         if alias != stream:
             said["stream"] = stream
+        if queue is not None:
+            said["queue"] = queue
+        if keep is not None:
+            said["keep"] = keep
         if nodes is not None:
             said["nodes"] = [str(node) for node in nodes]
         if variables:

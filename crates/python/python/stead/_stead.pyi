@@ -226,6 +226,8 @@ class StreamReader:
         ranks: int,
         start: str,
         behind: str,
+        queue: int | None,
+        keep: int | None,
         timeout: float,
         threads: int,
         coupling: Coupling | None,

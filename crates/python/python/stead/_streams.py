@@ -712,6 +712,8 @@ def reader(
     ranks: int | None = None,
     start: str = "oldest",
     behind: str = "block",
+    queue: int | None = None,
+    keep: int | None = None,
     timeout: float = 600,
     comm: Any = None,
     threads: int = 0,
@@ -740,10 +742,14 @@ def reader(
         ranks: How many it has.
         start: `"oldest"` begins with the oldest step that is there, also of a stream that has ended; `"next"` with the next one that becomes complete;
             `"first"` with the first of all, if the stream is recorded (`persist` of `writer`): steps that have gone from memory are read from files.
-        behind: What happens when the group is behind by the `queue` of the stream: with `"block"` writers wait, with `"drop"` they go on, and
+        behind: What happens when the group is behind by its `queue`, or that of the stream: with `"block"` writers wait, with `"drop"` they go on, and
             `Step.dropped` says how many steps the reader has missed: all ranks of a group are given the same ones, and none is ahead of the others
             by more than that `queue`. With `"spill"` writers go on and nothing is missed: steps for which there is no room in memory are read from
             files (`spill` or `persist` of `writer`).
+        queue: Complete steps that the group may be behind; the stream's number if it is not said. With `behind="drop"` older ones are passed over, so that
+            with `queue=1` it is given the newest step each time. With `behind="spill"` older ones are read from files.
+        keep: Complete steps that the group has had which stay for it, for `at(n)`, whatever the stream keeps. With `behind="block"` writers wait if memory
+            is full of them; with `"spill"` they may go to files, and with `"drop"` they go where there is no room. Folders have all steps.
         timeout: Seconds to wait for anybody: for the stream, then for each step.
         comm: A communicator of mpi4py, all ranks of which are on this node and call this, or what `couple` gives: `rank` and `ranks` are its own.
             With the latter writers may be on any node of the job, whoever has begun them, and else on those of the pool.
@@ -754,13 +760,13 @@ def reader(
     Raises:
         TimedOutError: Nobody writes the stream.
         NotFoundError: The pool has no such node, or no steps were recorded in the folder.
-        UsageError: The stream is not recorded, and `start` or `behind` need it. Others say something else of the group, somebody is this rank
-            already, or `comm` has ranks on several nodes and is no coupling.
+        UsageError: The stream is not recorded, and `start` or `behind` need it. Others say something else of the group, it keeps and queues more
+            steps than the stream has places for, somebody is this rank already, or `comm` has ranks on several nodes and is no coupling.
         LimitError: This program may have no more files open, of which each end of a stream takes some.
     """
     name = called(name)
     rank, ranks = seat(comm, rank, ranks, "ranks")
     given = _stage.given(dataspaces)
     of = coupling(comm, dataspaces)
-    made = _stead.StreamReader(name, given, group, rank, ranks, start, behind, timeout, threads, of, named(nodes))
+    made = _stead.StreamReader(name, given, group, rank, ranks, start, behind, queue, keep, timeout, threads, of, named(nodes))
     return StreamReader(name, group, rank, made)

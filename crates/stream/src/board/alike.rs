@@ -12,7 +12,7 @@
 use super::groups::{G_AGREED, G_FIRST, G_SIZE, G_STATE};
 use super::seats::{HERE, R_GROUP, R_POSITION, R_RANK, R_STATE, R_WHO};
 use super::steps::S_AGREED;
-use super::{Board, GROUPS, Guard, Needed, QUEUE, Reader, Rule};
+use super::{Board, GROUPS, Guard, Needed, Reader, Rule};
 use crate::words::{Who, Words};
 
 /// What comes next for ranks that agree on steps.
@@ -25,7 +25,7 @@ pub(super) enum Common {
 }
 
 /// The bit of a group in a word of a slot.
-fn bit(group: usize) -> u64 {
+pub(super) fn bit(group: usize) -> u64 {
     1 << (group % GROUPS)
 }
 
@@ -49,8 +49,8 @@ impl<W: Words> Board<W> {
         there.filter(|g| self.agrees(*g))
     }
 
-    /// Steps that are there and that a group has agreed on, from this one on.
-    fn agreed_from(&self, group: usize, from: u64) -> impl Iterator<Item = u64> + '_ {
+    /// Steps that are there and that a group has agreed on, or was given alone if it keeps some, from this one on.
+    pub(super) fn agreed_from(&self, group: usize, from: u64) -> impl Iterator<Item = u64> + '_ {
         let steps = self.complete_steps().filter(move |(_, step)| *step >= from);
         let is_agreed =
             move |slot: usize| self.get(self.slot_at(slot) + S_AGREED) & bit(group) != 0;
@@ -66,7 +66,7 @@ impl<W: Words> Board<W> {
     }
 
     /// The first step with which a rank of a group is not done: one that is there, or has not come yet. Past all of them if there is none.
-    fn least_of(&self, group: usize) -> u64 {
+    pub(super) fn least_of(&self, group: usize) -> u64 {
         let here = self.here_of(group).map(|at| self.get(at + R_POSITION)).min();
         let awaited = self.first_awaited(group).map(|_| self.get(self.group_at(group) + G_FIRST));
         here.into_iter().chain(awaited).min().unwrap_or(u64::MAX)
@@ -75,16 +75,18 @@ impl<W: Words> Board<W> {
     /// True if as many steps were agreed on that not all ranks of a group are done with as it may be behind.
     pub(super) fn is_ahead(&self, group: usize) -> bool {
         let open = self.agreed_from(group, self.least_of(group)).count();
-        open as u64 >= self.get(QUEUE)
+        open as u64 >= self.queue_of(group)
     }
 
-    /// The next step for a rank of a group from this one on, on which all agree from now on.
-    pub(super) fn agree(&self, _: &Guard<'_, W>, group: usize, from: u64) -> Common {
+    /// The next step for a rank of a group from this one on, on which all agree from now on. With `passes` it is none that the group is further
+    /// behind by than it says, unless it was agreed on.
+    pub(super) fn agree(&self, _: &Guard<'_, W>, group: usize, from: u64, passes: bool) -> Common {
         if let Some(step) = self.agreed_from(group, from).min() {
             return Common::Step(step);
         }
         let agreed = self.group_at(group) + G_AGREED;
         let from = from.max(self.get(agreed));
+        let from = if passes { self.not_passed_over(group, from) } else { from };
         let there = self.complete_steps().filter(|(_, step)| *step >= from);
         let Some((slot, step)) = there.min_by_key(|(_, step)| *step) else {
             return Common::Nothing;
@@ -154,11 +156,11 @@ impl<W: Words> Board<W> {
         let step = self.agreed_from(group, least).min()?;
         let first = self.get(self.group_at(group) + G_FIRST);
         if let Some(rank) = self.first_awaited(group).filter(|_| first == least) {
-            return Some(Needed { step, group, rank, who: None, elsewhere: None });
+            return Some(Needed { step, group, rank, who: None, elsewhere: None, is_kept: false });
         }
         let at = self.here_of(group).find(|at| self.get(at + R_POSITION) == least)?;
         let (rank, who) = (self.get(at + R_RANK), Some(Who::of(self.get(at + R_WHO))));
-        Some(Needed { step, group, rank, who, elsewhere: self.elsewhere(at) })
+        Some(Needed { step, group, rank, who, elsewhere: self.elsewhere(at), is_kept: false })
     }
 }
 
@@ -172,7 +174,7 @@ mod tests {
     fn next<W: Words>(board: &Board<W>, reader: Reader, from: u64) -> Option<u64> {
         let guard = board.lock(who(9), ALL).unwrap();
         board.advance(&guard, reader, from);
-        let found = board.next(&guard, reader, from);
+        let found = board.next(&guard, reader, from, true);
         if let Next::Step { step, .. } = found {
             board.let_go(&guard, reader, step);
             return Some(step);
@@ -265,11 +267,11 @@ mod tests {
 
     #[test]
     fn writers_are_told_for_whom_what_was_agreed_on_takes_all_places() {
-        let agreed = agreed(1, 1, 20);
+        let agreed = agreed(1, 1, 50);
         let heap = heap(&agreed);
         let board = found(&heap, &agreed);
         join_all(&board);
-        // Two groups, which agree on others.
+        // Two groups, which agree on others: more than there are slots.
         let ranks = ["a", "b"]
             .map(|name| attach(&board, group(name, 2, Rule::Drop, From::Next), 0, 8).unwrap());
         let mut step = 0;

@@ -6,7 +6,7 @@ use super::seats::{
     HERE, R_COPYING, R_JOB, R_NODE, R_NUMBER, R_PROCESS, R_STATE, R_WAITED, Seat, Standing,
     W_COPYING, W_SPARE, W_WAITED,
 };
-use super::{Board, GROUPS, Guard, PEAK, READERS, Reader, Rule};
+use super::{Board, GROUPS, Guard, PEAK, Policy, READERS, Reader};
 use crate::words::{Who, Words};
 
 /// Who reads on another node, where an agent of this one is among the readers for it.
@@ -36,7 +36,7 @@ pub(crate) fn process(who: Who, elsewhere: Option<Elsewhere>) -> String {
 pub(crate) struct Members {
     pub(crate) name: String,
     pub(crate) size: u64,
-    pub(crate) rule: Rule,
+    pub(crate) policy: Policy,
     /// Those that have not come yet, as far as there is a bit for each.
     pub(crate) awaited: Vec<u64>,
 }
@@ -137,7 +137,7 @@ impl<W: Words> Board<W> {
             Members {
                 name: self.name_of(group),
                 size,
-                rule: self.rule_of(group),
+                policy: self.policy_of(group),
                 awaited: (0..size).filter(|rank| !self.came(group, *rank)).collect(),
             }
         });

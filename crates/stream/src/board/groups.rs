@@ -1,7 +1,7 @@
 //! Groups of readers: there while one of their ranks is, and until all have come and gone.
 
 use super::seats::{FREE, HERE, LEFT, R_GROUP, R_STATE, is_taken};
-use super::{Board, COMPLETE, EXPECT, GROUPS, NAME};
+use super::{Board, COMPLETE, EXPECT, GROUPS, NAME, QUEUE};
 use crate::clock;
 use crate::words::Words;
 
@@ -16,9 +16,13 @@ const G_LEN: usize = 4;
 pub(super) const G_UNTIL: usize = 5;
 /// Of one whose ranks agree on steps: the first one that they have not agreed on.
 pub(super) const G_AGREED: usize = 6;
+/// Steps that it may be behind; 0 of one that says nothing of it.
+const G_QUEUE: usize = 7;
 const G_NAME: usize = 8;
+/// Steps that it has had which stay for it.
+const G_KEEP: usize = 16;
 /// A bit for each rank that has come.
-pub(super) const G_CAME: usize = 16;
+pub(super) const G_CAME: usize = 24;
 
 /// Ranks of a group at most.
 pub(super) const RANKS: u64 = 64 * (super::GROUP - G_CAME) as u64;
@@ -32,6 +36,24 @@ pub(crate) enum Rule {
     Drop,
     /// They go on, and steps go that it has not had and that it finds in files.
     Spill,
+}
+
+/// What all ranks of a group say of it, beside how many they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Policy {
+    pub(crate) rule: Rule,
+    /// Steps that it may be behind; those that the stream has queued where nothing is said.
+    pub(crate) queue: Option<u64>,
+    /// Steps that it has had which stay for it, beside those that the stream keeps.
+    pub(crate) keep: u64,
+}
+
+impl Policy {
+    /// Of a group that has no numbers of its own.
+    #[cfg(test)]
+    pub(crate) fn of(rule: Rule) -> Policy {
+        Policy { rule, queue: None, keep: 0 }
+    }
 }
 
 /// Where a group begins.
@@ -48,7 +70,7 @@ pub(crate) enum From {
 pub(crate) struct Group<'a> {
     pub(crate) name: &'a str,
     pub(crate) size: u64,
-    pub(crate) rule: Rule,
+    pub(crate) policy: Policy,
     pub(crate) from: From,
     /// Who has not come until then, in nanoseconds since 1970, is not waited for when those who have are gone.
     pub(crate) until: u64,
@@ -70,7 +92,7 @@ impl<W: Words> Board<W> {
             From::Next => self.get(COMPLETE),
             From::Oldest => self.oldest(),
         };
-        let rule = match group.rule {
+        let rule = match group.policy.rule {
             Rule::Block => 0,
             Rule::Drop => 1,
             Rule::Spill => 2,
@@ -88,6 +110,8 @@ impl<W: Words> Board<W> {
             (G_FIRST, first),
             (G_UNTIL, group.until),
             (G_AGREED, 0),
+            (G_QUEUE, group.policy.queue.unwrap_or(0)),
+            (G_KEEP, group.policy.keep),
             (G_STATE, HERE),
         ];
         entry.into_iter().for_each(|(i, value)| self.put(at + i, value));
@@ -109,6 +133,23 @@ impl<W: Words> Board<W> {
             2 => Rule::Spill,
             _ => Rule::Drop,
         }
+    }
+
+    pub(super) fn policy_of(&self, group: usize) -> Policy {
+        let at = self.group_at(group);
+        let queue = Some(self.get(at + G_QUEUE)).filter(|queue| *queue > 0);
+        Policy { rule: self.rule_of(group), queue, keep: self.get(at + G_KEEP) }
+    }
+
+    /// Steps that a group may be behind.
+    pub(super) fn queue_of(&self, group: usize) -> u64 {
+        self.policy_of(group).queue.unwrap_or_else(|| self.get(QUEUE))
+    }
+
+    /// True of numbers that there are slots for.
+    pub(super) fn has_slots_for(&self, policy: Policy) -> bool {
+        let all = policy.queue.unwrap_or_else(|| self.get(QUEUE)).checked_add(policy.keep);
+        policy.queue != Some(0) && all.is_some_and(|all| all <= self.most_of_group())
     }
 
     /// True of a group of which somebody is there.

@@ -29,7 +29,7 @@ fn a_reader_that_left_while_the_board_was_locked_is_found_to_have() {
         assert_ne!(board.seen_by_writers(), seen);
         assert!(board.holders(step).is_empty());
         // Of a group of which one is lost nobody is awaited.
-        assert_eq!(board.waited_for().is_some(), !is_lost);
+        assert_eq!(board.needed().is_some(), !is_lost);
         let standing =
             board.readers().iter().find(|seat| seat.place == reader.place()).unwrap().standing;
         assert_eq!(standing, if is_lost { Standing::Died } else { Standing::Left });

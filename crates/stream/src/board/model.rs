@@ -146,11 +146,11 @@ fn write(process: &Process, writer: usize) {
     board.close(&guard, writer, false);
 }
 
-fn read(process: &Process, rule: Rule) {
+fn read(process: &Process, policy: Policy) {
     let name = format!("{}", process.number);
-    let group = Group { name: &name, size: 1, rule, from: From::Oldest, until: u64::MAX };
+    let group = Group { name: &name, size: 1, policy, from: From::Oldest, until: u64::MAX };
     if let Some(reader) = come(process, group, 0) {
-        read_on(process, reader, rule);
+        read_on(process, reader, policy);
     }
 }
 
@@ -164,7 +164,7 @@ fn come(process: &Process, group: Group<'_>, rank: u64) -> Option<Reader> {
 }
 
 /// Reads to the end, or until it is killed: the steps that it was given.
-fn read_on(process: &Process, reader: Reader, rule: Rule) -> Vec<u64> {
+fn read_on(process: &Process, reader: Reader, policy: Policy) -> Vec<u64> {
     let board = Board::open(process).unwrap();
     let mut next = board.position(reader);
     let mut had = Vec::new();
@@ -173,12 +173,15 @@ fn read_on(process: &Process, reader: Reader, rule: Rule) -> Vec<u64> {
         let guard = process.lock(&board);
         process.look(&board, &guard);
         board.advance(&guard, reader, next);
-        let found = board.next(&guard, reader, next);
+        let found = board.next(&guard, reader, next, true);
+        if policy.rule == Rule::Block && policy.keep > 0 && !had.is_empty() {
+            assert!(board.is_there(next - 1) || process.is_ghost(), "step {} is kept", next - 1);
+        }
         drop(guard);
         match found {
             _ if process.is_ghost() => return had,
             Next::Step { step, dropped } => {
-                assert!(step == next + dropped && (rule == Rule::Drop || dropped == 0));
+                assert!(step == next + dropped && (policy.rule == Rule::Drop || dropped == 0));
                 had.push(step);
                 // It stays as it is while it is looked at.
                 for _ in 0..2 {
@@ -245,7 +248,7 @@ fn joined<'p>(first: &'p Process, agreed: &Agreed) -> Board<&'p Process> {
 }
 
 /// Two writers and two readers, of whom one may be left behind; one of all of them is killed, perhaps.
-fn run(kills: bool) {
+fn run(kills: bool, policies: [Policy; 2]) {
     let (agreed, memory) = memory(1, 0, 0, kills);
     let first = process(&memory, 5, 0);
     let board = joined(&first, &agreed);
@@ -255,8 +258,8 @@ fn run(kills: bool) {
             let process = process(&memory, number, victim);
             thread::spawn(move || match number {
                 1 | 2 => write(&process, number as usize - 1),
-                3 => read(&process, Rule::Block),
-                _ => read(&process, Rule::Drop),
+                3 => read(&process, policies[0]),
+                _ => read(&process, policies[1]),
             })
         })
         .collect();
@@ -290,14 +293,14 @@ fn late(kills: bool) {
             let group = Group {
                 name: "a",
                 size: 2,
-                rule: Rule::Block,
+                policy: Policy::of(Rule::Block),
                 from: From::Oldest,
                 until: u64::MAX,
             };
             thread::spawn(move || {
                 let reader = come(&process, group, u64::from(number) - 3).unwrap();
                 let first = Board::open(&process).unwrap().position(reader);
-                read_on(&process, reader, group.rule);
+                read_on(&process, reader, group.policy);
                 first
             })
         })
@@ -315,7 +318,7 @@ fn late(kills: bool) {
 
 /// Two writers, and two ranks of a group that may miss steps: both are given the same ones. One of all of them is killed, perhaps, but no
 /// rank before both have come: it would be waited for until the time is over.
-fn alike(kills: bool) {
+fn alike(kills: bool, policy: Policy) {
     let (agreed, memory) = memory(1, 0, 0, kills);
     let first = process(&memory, 5, 0);
     let board = joined(&first, &agreed);
@@ -326,8 +329,8 @@ fn alike(kills: bool) {
             thread::spawn(move || write(&process, number as usize - 1))
         })
         .collect();
-    let (rule, from, until) = (Rule::Drop, From::Oldest, u64::MAX);
-    let group = Group { name: "a", size: 2, rule, from, until };
+    let (from, until) = (From::Oldest, u64::MAX);
+    let group = Group { name: "a", size: 2, policy, from, until };
     let came: Vec<(Process, Reader)> = (3..5)
         .map(|number| {
             let process = process(&memory, number, 0);
@@ -342,7 +345,7 @@ fn alike(kills: bool) {
                 let stores = shuttle::rand::thread_rng().gen_range(0usize..80);
                 process.left.store(stores, Ordering::SeqCst);
             }
-            thread::spawn(move || read_on(&process, reader, rule))
+            thread::spawn(move || read_on(&process, reader, policy))
         })
         .collect();
     writers.into_iter().for_each(|thread| thread.join().unwrap());
@@ -449,23 +452,29 @@ fn record(process: &Process, writer: usize, disk: &Disk) {
 }
 
 /// Reads each step from memory or from files, and goes on after the first one only when the stream is over: nobody waits for it.
-fn read_what_was_left(process: &Process, disks: &[Arc<Disk>; 2]) {
+fn read_what_was_left(process: &Process, disks: &[Arc<Disk>; 2], policy: Policy) {
     let board = Board::open(process).unwrap();
     let guard = process.lock(&board);
-    let (rule, from) = (Rule::Spill, From::Oldest);
-    let group = Group { name: "late", size: 1, rule, from, until: u64::MAX };
+    let from = From::Oldest;
+    let group = Group { name: "late", size: 1, policy, from, until: u64::MAX };
     let Ok(reader) = board.attach(&guard, group, 0, process.who(), &|who| process.alive(who))
     else {
         assert!(process.is_ghost());
         return;
     };
     drop(guard);
-    let mut next = board.position(reader);
+    let first = board.position(reader);
+    let mut next = first;
     loop {
         let seen = board.seen_by_readers();
         let guard = process.lock(&board);
         process.look(&board, &guard);
         board.advance(&guard, reader, next);
+        if policy.keep > 0 && next > first {
+            let has = |disk: &Arc<Disk>| disk.files.load(Ordering::SeqCst) & (1 << (next - 1)) != 0;
+            let is_kept = board.is_there(next - 1) || disks.iter().all(has);
+            assert!(is_kept || process.is_ghost(), "step {} is neither", next - 1);
+        }
         let found = if next == 0 || board.state() != State::Live {
             board.next_exactly(&guard, reader, next)
         } else {
@@ -499,7 +508,7 @@ fn read_what_was_left(process: &Process, disks: &[Arc<Disk>; 2]) {
 }
 
 /// Two writers with their recorders, and a reader that is behind.
-fn spill(kills: bool) {
+fn spill(kills: bool, policy: Policy) {
     // Who is killed before it has come is waited for until the time is over.
     let (agreed, memory) = memory(0, u64::from(!kills), 7, kills);
     let first = process(&memory, 5, 0);
@@ -511,7 +520,7 @@ fn spill(kills: bool) {
         let process = Arc::new(process(&memory, number, victim));
         let (disks, same) = (disks.clone(), process.clone());
         if number == 3 {
-            all.push(thread::spawn(move || read_what_was_left(&process, &disks)));
+            all.push(thread::spawn(move || read_what_was_left(&process, &disks, policy)));
             continue;
         }
         let writer = number as usize - 1;
@@ -539,32 +548,32 @@ fn check(times: usize, model: impl Fn() + Send + Sync + Clone + 'static) {
 
 #[test]
 fn model_nobody_sleeps_for_ever_and_steps_are_whole() {
-    check(60, || run(false));
+    check(60, || run(false, [Policy::of(Rule::Block), Policy::of(Rule::Drop)]));
 }
 
 #[test]
 fn model_whoever_is_killed_the_others_go_on() {
-    check(60, || run(true));
+    check(60, || run(true, [Policy::of(Rule::Block), Policy::of(Rule::Drop)]));
 }
 
 #[test]
 fn model_nobody_waits_for_who_reads_from_files_and_no_step_is_lost() {
-    check(60, || spill(false));
+    check(60, || spill(false, Policy::of(Rule::Spill)));
 }
 
 #[test]
 fn model_what_was_recorded_is_found_whoever_is_killed() {
-    check(60, || spill(true));
+    check(60, || spill(true, Policy::of(Rule::Spill)));
 }
 
 #[test]
 fn model_ranks_that_may_miss_steps_are_given_the_same_ones() {
-    check(60, || alike(false));
+    check(60, || alike(false, Policy::of(Rule::Drop)));
 }
 
 #[test]
 fn model_ranks_that_may_miss_steps_are_given_the_same_ones_whoever_is_killed() {
-    check(60, || alike(true));
+    check(60, || alike(true, Policy::of(Rule::Drop)));
 }
 
 #[test]
@@ -575,4 +584,30 @@ fn model_a_rank_that_comes_late_has_all_that_the_first_one_had() {
 #[test]
 fn model_a_rank_that_comes_late_is_waited_for_whichever_writer_is_killed() {
     check(60, || late(true));
+}
+
+/// A group with numbers of its own.
+fn own(rule: Rule, queue: u64, keep: u64) -> Policy {
+    Policy { rule, queue: Some(queue), keep }
+}
+
+#[test]
+fn model_groups_with_numbers_of_their_own_are_waited_for_by_these() {
+    for kills in [false, true] {
+        check(30, move || run(kills, [own(Rule::Block, 2, 1), own(Rule::Drop, 1, 2)]));
+    }
+}
+
+#[test]
+fn model_ranks_that_pass_over_steps_pass_over_the_same_ones() {
+    for kills in [false, true] {
+        check(30, move || alike(kills, own(Rule::Drop, 1, 1)));
+    }
+}
+
+#[test]
+fn model_what_is_kept_is_in_memory_or_in_files() {
+    for kills in [false, true] {
+        check(30, move || spill(kills, own(Rule::Spill, 1, 1)));
+    }
 }

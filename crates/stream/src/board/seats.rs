@@ -1,11 +1,11 @@
 //! Who has come, who goes, and who has ended without a word.
 
 use super::counts::{Elsewhere, process};
-use super::groups::{G_FIRST, G_SIZE, G_STATE, G_UNTIL, Group, RANKS, Rule};
+use super::groups::{G_FIRST, G_SIZE, G_STATE, G_UNTIL, Group, Policy, RANKS, Rule};
 use super::had::R_RANGES;
 use super::{
-    Board, CAME, COMPLETE, ENDED, ENDED_AT, FAILED, FOR_READERS, FOR_WRITERS, GROUPS, Guard, KEEP,
-    LIVE, NAME, READERS, REMOVED, SEATS, STATE, State,
+    Board, CAME, ENDED, ENDED_AT, FAILED, FOR_READERS, FOR_WRITERS, GROUPS, Guard, KEEP, LIVE,
+    NAME, READERS, REMOVED, SEATS, STATE, State,
 };
 use crate::clock;
 use crate::words::{Alive, Who, Words};
@@ -86,8 +86,10 @@ pub(crate) enum Taken {
     By(Who),
     /// There was one, and the stream goes on without it.
     Was(Standing),
-    /// The group has another number of ranks, or another rule.
-    Other(u64, Rule),
+    /// The group has another number of ranks, or another policy.
+    Other(u64, Policy),
+    /// The group would keep and queue more steps than this, or queue none.
+    Unfit(u64),
     /// There are too many groups or readers, or the group is of too many ranks.
     Full,
     /// There is no such writer or rank.
@@ -119,26 +121,6 @@ fn standing(word: u64) -> Standing {
         LEFT | LEAVES | FAILS => Standing::Left,
         DIED => Standing::Died,
         _ => Standing::Awaited,
-    }
-}
-
-/// Whom writers wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Needed {
-    /// The first step that is not done with.
-    pub(crate) step: u64,
-    pub(super) group: usize,
-    pub(crate) rank: u64,
-    /// `None` if that rank has not come yet.
-    pub(crate) who: Option<Who>,
-    /// Where it is, if that is another node: `who` is an agent then.
-    pub(crate) elsewhere: Option<Elsewhere>,
-}
-
-impl Needed {
-    /// True of the same rank of a group, whatever step it needs.
-    pub(crate) fn is_of(&self, other: &Needed) -> bool {
-        (self.group, self.rank) == (other.group, other.rank)
     }
 }
 
@@ -393,13 +375,16 @@ impl<W: Words> Board<W> {
         if group.size > RANKS {
             return Err(Taken::Full);
         }
+        if !self.has_slots_for(group.policy) {
+            return Err(Taken::Unfit(self.most_of_group()));
+        }
         let places = || (0..READERS).map(|r| (Reader(r), self.reader_at(r)));
         let there = (0..GROUPS).find(|g| {
             self.get(self.group_at(*g) + G_STATE) == HERE && self.name_of(*g) == group.name
         });
         let is_other = |there: usize| {
-            let (size, rule) = (self.get(self.group_at(there) + G_SIZE), self.rule_of(there));
-            (size, rule) != (group.size, group.rule)
+            let (size, policy) = (self.get(self.group_at(there) + G_SIZE), self.policy_of(there));
+            (size, policy) != (group.size, group.policy)
         };
         let mut comes_again = false;
         // One that only waits for those who have not come makes room for another one of the name.
@@ -408,10 +393,9 @@ impl<W: Words> Board<W> {
             self.put(self.group_at(over) + G_STATE, LEFT);
         }
         if let Some(there) = there.filter(|_| over.is_none()) {
-            let at = self.group_at(there);
-            let (size, rule) = (self.get(at + G_SIZE), self.rule_of(there));
-            if (size, rule) != (group.size, group.rule) {
-                return Err(Taken::Other(size, rule));
+            if is_other(there) {
+                let size = self.get(self.group_at(there) + G_SIZE);
+                return Err(Taken::Other(size, self.policy_of(there)));
             }
             comes_again = self.came(there, rank);
             let same = places().find(|(_, at)| {
@@ -440,7 +424,7 @@ impl<W: Words> Board<W> {
         };
         let first = self.get(self.group_at(number) + G_FIRST);
         // What the one before it was done with may have gone: nobody has told files, either.
-        let is_kept = group.rule != Rule::Spill || !self.spills() || !comes_again;
+        let is_kept = group.policy.rule != Rule::Spill || !self.spills() || !comes_again;
         let first = if is_kept { first } else { first.max(self.oldest_kept()) };
         let first = if comes_again { first.max(self.agreed_before(number)) } else { first };
         self.put(at + R_STATE, FREE);
@@ -466,7 +450,7 @@ impl<W: Words> Board<W> {
         entry.into_iter().for_each(|(i, value)| self.put(at + i, value));
         self.has_come(number, rank);
         self.tell(FOR_WRITERS);
-        if group.rule == Rule::Spill {
+        if group.policy.rule == Rule::Spill {
             (0..self.writers).for_each(|writer| self.ring(guard, writer));
         }
         Ok(seat)
@@ -571,107 +555,6 @@ impl<W: Words> Board<W> {
     /// True if a reader has come, whoever is there now.
     pub(crate) fn has_been_read(&self) -> bool {
         self.get(CAME) > 0
-    }
-
-    /// The first step that somebody needs who is not to be left behind, and who that is.
-    pub(crate) fn needed(&self) -> Option<Needed> {
-        self.least(Some)
-    }
-
-    /// The same of those whom writers wait for.
-    pub(crate) fn waited_for(&self) -> Option<Needed> {
-        self.least(|_| None)
-    }
-
-    /// The same of those who need it in memory: it is in no file yet.
-    pub(crate) fn needed_in_memory(&self) -> Option<Needed> {
-        self.least(|step| self.unrecorded_from(step))
-    }
-
-    /// The name of the group of somebody who is waited for.
-    pub(crate) fn group_of(&self, needed: &Needed) -> String {
-        self.name_of(needed.group)
-    }
-
-    /// Who is waited for, and what has to be done with, for messages.
-    pub(crate) fn who_is(&self, needed: &Needed) -> String {
-        let Needed { step, rank, who, elsewhere, .. } = *needed;
-        let who = match who {
-            Some(who) => format!("({}) is not done with step {step}", process(who, elsewhere)),
-            None => "has not come".to_owned(),
-        };
-        format!("rank {rank} of the readers '{}' {who}", self.group_of(needed))
-    }
-
-    /// True of who reads from files what it is behind by.
-    pub(crate) fn is_spilled(&self, needed: &Needed) -> bool {
-        self.rule_of(needed.group) == Rule::Spill
-    }
-
-    /// The first step that somebody needs who reads from files what it is behind by; `None` if there is nobody.
-    pub(crate) fn spilled(&self) -> Option<u64> {
-        let spilled = |needed: &Needed| self.is_spilled(needed);
-        self.each_needed(Some).into_iter().filter(spilled).map(|needed| needed.step).min()
-    }
-
-    /// The oldest step that nobody who reads from files what it is behind by is done with, or that is in memory.
-    fn oldest_kept(&self) -> u64 {
-        self.oldest().min(self.spilled().unwrap_or(u64::MAX))
-    }
-
-    /// With what is needed of those who read from files, from a step on.
-    fn least(&self, spilled: impl Fn(u64) -> Option<u64>) -> Option<Needed> {
-        self.each_needed(spilled).into_iter().min_by_key(|needed| needed.step)
-    }
-
-    fn each_needed(&self, spilled: impl Fn(u64) -> Option<u64>) -> Vec<Needed> {
-        let mut all = Vec::new();
-        let mut note = |needed: Needed| {
-            let step = match self.rule_of(needed.group) {
-                Rule::Block => Some(needed.step),
-                Rule::Spill => spilled(needed.step),
-                Rule::Drop => None,
-            };
-            all.extend(step.map(|step| Needed { step, ..needed }));
-        };
-        let waits = |g: &usize| {
-            self.get(self.group_at(*g) + G_STATE) == HERE && self.rule_of(*g) != Rule::Drop
-        };
-        for group in (0..GROUPS).filter(waits) {
-            // Those who have not come yet are to find what the first one has found.
-            if let Some(rank) = self.first_awaited(group) {
-                let step = self.get(self.group_at(group) + G_FIRST);
-                note(Needed { step, group, rank, who: None, elsewhere: None });
-            }
-        }
-        for at in (0..self.seats()).map(|r| self.reader_at(r)) {
-            let group = usize::try_from(self.get(at + R_GROUP)).unwrap_or(GROUPS);
-            if self.get(at + R_STATE) == HERE && group < GROUPS && waits(&group) {
-                let (step, rank) = (self.get(at + R_POSITION), self.get(at + R_RANK));
-                let who = Some(Who::of(self.get(at + R_WHO)));
-                note(Needed { step, group, rank, who, elsewhere: self.elsewhere(at) });
-            }
-        }
-        all
-    }
-
-    /// True if somebody whom nobody waits for has not had all that is complete.
-    pub(super) fn has_late(&self) -> bool {
-        let complete = self.get(COMPLETE);
-        let here = (0..self.seats()).map(|r| self.reader_at(r)).any(|at| {
-            let group = usize::try_from(self.get(at + R_GROUP)).unwrap_or(GROUPS);
-            self.get(at + R_STATE) == HERE
-                && self.get(at + R_POSITION) < complete
-                && group < GROUPS
-                && self.rule_of(group) == Rule::Drop
-        });
-        here || (0..GROUPS).any(|group| {
-            let at = self.group_at(group);
-            self.get(at + G_STATE) == HERE
-                && self.rule_of(group) == Rule::Drop
-                && self.get(at + G_FIRST) < complete
-                && self.first_awaited(group).is_some()
-        })
     }
 
     /// Places of readers that somebody has had.

@@ -1,9 +1,10 @@
 //! Steps: begun by writers, seen by readers when all have ended them, and gone when nobody needs them.
 
 use super::alike::Common;
+use super::seats::R_GROUP;
 use super::{
-    BITS, Board, COMPLETE, ENTRY, FOR_READERS, FOR_WRITERS, Guard, HURRY, KEEP, Needed, QUEUE,
-    Reader, SLOT, State,
+    BITS, Board, COMPLETE, ENTRY, FOR_READERS, FOR_WRITERS, GROUPS, Guard, HURRY, KEEP, Needed,
+    QUEUE, Reader, SLOT, State, USED,
 };
 use crate::clock;
 use crate::words::Words;
@@ -79,7 +80,7 @@ impl<W: Words> Board<W> {
     }
 
     fn slot_of(&self, step: u64) -> Option<usize> {
-        (0..self.slots).find(|slot| self.step_in(*slot) == Some(step))
+        (0..self.used_slots()).find(|slot| self.step_in(*slot) == Some(step))
     }
 
     pub(super) fn complete_slot_of(&self, step: u64) -> Option<usize> {
@@ -88,7 +89,7 @@ impl<W: Words> Board<W> {
 
     pub(super) fn complete_steps(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let complete = |slot: &usize| self.is_complete(*slot);
-        (0..self.slots).filter(complete).filter_map(|slot| Some((slot, self.step_in(slot)?)))
+        (0..self.used_slots()).filter(complete).filter_map(|slot| Some((slot, self.step_in(slot)?)))
     }
 
     fn bits_at(&self, slot: usize) -> std::ops::Range<usize> {
@@ -111,9 +112,7 @@ impl<W: Words> Board<W> {
         if self.lacks_groups() {
             return Begun::Full(Full::Groups);
         }
-        if let Some(needed) = self.waited_for()
-            && step.saturating_sub(needed.step) >= self.get(QUEUE)
-        {
+        if let Some(needed) = self.waited_for(step) {
             return Begun::Full(Full::Needed(needed));
         }
         // Else a writer that nobody waits for would fill the memory with steps that the others cannot end.
@@ -127,7 +126,7 @@ impl<W: Words> Board<W> {
             free(self)
         });
         let Some(slot) = slot else {
-            let there = (0..self.slots).filter_map(|slot| Some((self.step_in(slot)?, slot)));
+            let there = (0..self.used_slots()).filter_map(|slot| Some((self.step_in(slot)?, slot)));
             let (oldest, slot) = there.min().unwrap_or_default();
             if let Some(needed) = self.needed_in_memory().filter(|needed| needed.step <= oldest) {
                 return Begun::Full(Full::Needed(needed));
@@ -145,6 +144,9 @@ impl<W: Words> Board<W> {
         (at + S_COMPLETE..at + SLOT).for_each(|i| self.put(i, 0));
         self.bits_at(slot).for_each(|i| self.put(i, 0));
         (0..self.writers).for_each(|writer| self.put(self.entry_at(slot, writer) + E_ENDED, 0));
+        if slot >= self.used_slots() {
+            self.put(USED, slot as u64 + 1);
+        }
         self.put(at + S_STEP, step + 1);
         Begun::Yes
     }
@@ -196,10 +198,12 @@ impl<W: Words> Board<W> {
     }
 
     /// A writer has recorded a step, which is complete or will be.
-    pub(crate) fn recorded(&self, _: &Guard<'_, W>, writer: usize, step: u64) {
+    pub(crate) fn recorded(&self, guard: &Guard<'_, W>, writer: usize, step: u64) {
         if let Some(slot) = self.slot_of(step).filter(|_| writer < self.writers) {
             self.put(self.entry_at(slot, writer) + E_ENDED, 2);
             self.note_recorded(slot);
+            // Who says how much it has in memory may need it there no more.
+            self.sweep(guard);
         }
         // Memory is free, whether the step has gone or may go now.
         self.tell(FOR_WRITERS);
@@ -222,7 +226,7 @@ impl<W: Words> Board<W> {
 
     /// The oldest step that is in memory, complete or not; the next one if there is none.
     pub(crate) fn first_in_memory(&self) -> u64 {
-        let there = (0..self.slots).filter_map(|slot| self.step_in(slot)).min();
+        let there = (0..self.used_slots()).filter_map(|slot| self.step_in(slot)).min();
         there.unwrap_or_else(|| self.get(COMPLETE))
     }
 
@@ -233,10 +237,9 @@ impl<W: Words> Board<W> {
         (0..self.writers).for_each(|writer| self.ring(guard, writer));
     }
 
-    /// True of a step that a writer which has ended so many is to record now: there is no room, or little is left.
-    pub(crate) fn is_due(&self, step: u64, ended: u64) -> bool {
-        let slack = self.get(QUEUE).saturating_add(super::SPARE / 4);
-        step < self.get(HURRY) || step.saturating_add(slack) < ended
+    /// True of a step that is to be recorded as soon as can be.
+    pub(super) fn is_hurried(&self, step: u64) -> bool {
+        step < self.get(HURRY)
     }
 
     /// The oldest step from which on all that are complete are there: one that somebody looks at may stay when those after it have gone.
@@ -258,19 +261,33 @@ impl<W: Words> Board<W> {
         self.slot_of(step).is_some()
     }
 
-    /// The next step for a reader, at which it looks from now on.
-    pub(crate) fn next(&self, guard: &Guard<'_, W>, reader: Reader, from: u64) -> Next {
+    /// The next step for a reader, at which it looks from now on. With `passes` older ones are passed over than so many as its group says, if
+    /// that may miss steps; without it is the first one that is there, as for who wants this very step.
+    pub(crate) fn next(
+        &self,
+        guard: &Guard<'_, W>,
+        reader: Reader,
+        from: u64,
+        passes: bool,
+    ) -> Next {
         let step = match self.alike(reader) {
-            Some(group) => match self.agree(guard, group, from.max(self.position(reader))) {
-                Common::Step(step) => Some(step),
-                Common::Ahead => return Next::Wait,
-                Common::Nothing => None,
-            },
-            None => self.complete_steps().map(|(_, step)| step).filter(|step| *step >= from).min(),
+            Some(group) => {
+                match self.agree(guard, group, from.max(self.position(reader)), passes) {
+                    Common::Step(step) => Some(step),
+                    Common::Ahead => return Next::Wait,
+                    Common::Nothing => None,
+                }
+            }
+            None => {
+                let group = usize::try_from(self.get(self.reader_at(reader.0) + R_GROUP));
+                let group = group.ok().filter(|group| passes && *group < GROUPS);
+                let from = group.map_or(from, |group| self.not_passed_over(group, from));
+                self.complete_steps().map(|(_, step)| step).filter(|step| *step >= from).min()
+            }
         };
         match step {
             Some(step) => {
-                self.hold(guard, reader, step);
+                self.give(guard, reader, step);
                 Next::Step { step, dropped: step - from }
             }
             None if self.state() == State::Live => Next::Wait,
@@ -286,10 +303,19 @@ impl<W: Words> Board<W> {
         step: u64,
     ) -> Option<Next> {
         if step >= self.get(COMPLETE) {
-            return Some(self.next(guard, reader, step));
+            return Some(self.next(guard, reader, step, false));
         }
-        let is_there = self.hold(guard, reader, step);
+        let is_there = self.give(guard, reader, step);
         is_there.then_some(Next::Step { step, dropped: 0 })
+    }
+
+    /// A reader is given a step, at which it looks from now on. False if it is not there.
+    fn give(&self, guard: &Guard<'_, W>, reader: Reader, step: u64) -> bool {
+        let is_there = self.hold(guard, reader, step);
+        if let Some(slot) = self.complete_slot_of(step) {
+            self.note_had(reader, slot);
+        }
+        is_there
     }
 
     /// A reader looks at a step from now on. False if it is not there.
@@ -318,7 +344,7 @@ impl<W: Words> Board<W> {
 
     /// A reader looks at nothing any more.
     pub(super) fn let_all_go(&self, reader: Reader) {
-        (0..self.slots).for_each(|slot| self.let_slot_go(slot, reader));
+        (0..self.used_slots()).for_each(|slot| self.let_slot_go(slot, reader));
     }
 
     /// Where a writer's part of a step is, for who looks at it. `None` if it is not there.
@@ -340,7 +366,8 @@ impl<W: Words> Board<W> {
 
     /// Bytes that writers have put into the steps from this one on, of those that they have ended.
     pub(super) fn bytes_from(&self, step: u64) -> u64 {
-        let there = (0..self.slots).filter(|slot| self.step_in(*slot).is_some_and(|s| s >= step));
+        let there =
+            (0..self.used_slots()).filter(|slot| self.step_in(*slot).is_some_and(|s| s >= step));
         there.map(|slot| self.get(self.slot_at(slot) + S_BYTES)).fold(0, u64::saturating_add)
     }
 
@@ -356,23 +383,34 @@ impl<W: Words> Board<W> {
     /// have agreed on stays for all of them.
     pub(super) fn sweep(&self, guard: &Guard<'_, W>) {
         let newest = u64::from(self.has_late());
-        self.sweep_but(guard, self.get(KEEP).max(newest), self.needed());
+        let kept = self.kept_with_room();
+        self.sweep_but(guard, self.get(KEEP).max(newest), self.needed(), &kept);
     }
 
-    /// The same where there is no room for another step: what only those would find who may be left behind goes, too, and what those who
-    /// are behind find in files. True if there was something.
+    /// The same where there is no room for another step: what only those would find, or keep, who may be left behind goes, too, and what
+    /// those who are behind find in files. True if there was something.
     pub(crate) fn sweep_for_room(&self, guard: &Guard<'_, W>) -> bool {
-        self.sweep_but(guard, self.get(KEEP), self.needed_in_memory())
+        self.sweep_but(guard, self.get(KEEP), self.needed_in_memory(), &[])
     }
 
-    fn sweep_but(&self, _: &Guard<'_, W>, keep: u64, needed: Option<Needed>) -> bool {
+    fn sweep_but(
+        &self,
+        _: &Guard<'_, W>,
+        keep: u64,
+        needed: Option<Needed>,
+        others: &[u64],
+    ) -> bool {
         let needed = needed.map_or(u64::MAX, |needed| needed.step);
         let kept = self.get(COMPLETE).saturating_sub(keep);
         let alike = self.kept_alike();
-        let is_free =
-            |slot, step| step < needed && step < kept && !self.is_kept_alike(slot, step, &alike);
+        let is_free = |slot, step| {
+            step < needed
+                && step < kept
+                && !others.contains(&step)
+                && !self.is_kept_alike(slot, step, &alike)
+        };
         let mut any = false;
-        for slot in 0..self.slots {
+        for slot in 0..self.used_slots() {
             let goes = self.is_complete(slot)
                 && self.step_in(slot).is_some_and(|step| is_free(slot, step))
                 && self.bits_at(slot).all(|i| self.get(i) == 0);
@@ -390,7 +428,7 @@ impl<W: Words> Board<W> {
 
     /// Finishes what somebody has begun who was killed in the middle of it.
     pub(super) fn mend(&self, guard: &Guard<'_, W>) {
-        for slot in 0..self.slots {
+        for slot in 0..self.used_slots() {
             match self.step_in(slot) {
                 Some(step) if !self.is_complete(slot) => {
                     self.finish(slot, step);

@@ -120,7 +120,7 @@ pub(super) fn join_all(board: &Board<&Heap>) {
 }
 
 pub(super) fn group(name: &str, size: u64, rule: Rule, from: From) -> Group<'_> {
-    Group { name, size, rule, from, until: u64::MAX }
+    Group { name, size, policy: Policy::of(rule), from, until: u64::MAX }
 }
 
 pub(super) fn attach(
@@ -145,7 +145,7 @@ pub(super) fn put(board: &Board<&Heap>, writer: usize, step: u64) -> Begun {
 
 fn next(board: &Board<&Heap>, reader: Reader) -> Next {
     let guard = board.lock(who(9), ALL).unwrap();
-    board.next(&guard, reader, board.position(reader))
+    board.next(&guard, reader, board.position(reader), true)
 }
 
 fn done(board: &Board<&Heap>, reader: Reader, step: u64) {
@@ -290,7 +290,10 @@ fn who_has_not_come_is_not_waited_for_for_ever() {
     }
     // Another one of the name takes its place, and the same one goes on.
     let first = attach(&board, of(3, u64::MAX), 0, 8).unwrap();
-    assert_eq!(attach(&board, of(2, u64::MAX), 1, 9), Err(Taken::Other(3, Rule::Block)));
+    assert_eq!(
+        attach(&board, of(2, u64::MAX), 1, 9),
+        Err(Taken::Other(3, Policy::of(Rule::Block)))
+    );
     board.detach(&lock(), first);
     attach(&board, of(3, u64::MAX), 0, 8).unwrap();
     assert_eq!(board.groups(), 1);
@@ -449,7 +452,7 @@ fn who_looks_at_steps_for_ever_is_named() {
         step += 1;
     };
     assert_eq!(full, Begun::Full(Full::Held(0)));
-    assert_eq!(step, SPARE + 2);
+    assert_eq!(step, OWN + SPARE);
     done(&board, reader, 0);
     assert_eq!(put(&board, 0, step), Begun::Yes);
 }
@@ -541,10 +544,19 @@ fn places_are_had_once() {
     let of = |size, rule| group("a", size, rule, From::Next);
     let first = attach(&board, of(2, Rule::Block), 0, 8).unwrap();
     assert_eq!(attach(&board, of(2, Rule::Block), 0, 9), Err(Taken::By(who(8))));
-    assert_eq!(attach(&board, of(3, Rule::Block), 1, 9), Err(Taken::Other(2, Rule::Block)));
-    assert_eq!(attach(&board, of(2, Rule::Drop), 1, 9), Err(Taken::Other(2, Rule::Block)));
+    assert_eq!(
+        attach(&board, of(3, Rule::Block), 1, 9),
+        Err(Taken::Other(2, Policy::of(Rule::Block)))
+    );
+    assert_eq!(
+        attach(&board, of(2, Rule::Drop), 1, 9),
+        Err(Taken::Other(2, Policy::of(Rule::Block)))
+    );
     assert_eq!(attach(&board, of(2, Rule::Block), 2, 9), Err(Taken::None));
-    assert_eq!(attach(&board, of(2000, Rule::Block), 2, 9), Err(Taken::Other(2, Rule::Block)));
+    assert_eq!(
+        attach(&board, of(2000, Rule::Block), 2, 9),
+        Err(Taken::Other(2, Policy::of(Rule::Block)))
+    );
     let huge = group("huge", 1 << 20, Rule::Block, From::Next);
     assert_eq!(attach(&board, huge, 2, 9), Err(Taken::Full));
     // A place of who has ended is free.
@@ -587,7 +599,7 @@ fn what_is_no_board_is_none() {
     found(&of, &agreed);
     assert_eq!(Board::open(&of).unwrap().agreed(), agreed);
     for (word, value) in
-        [(0, 1), (1, 9), (WRITERS, 1 << 40), (WRITERS, 0), (QUEUE, 0), (KEEP, u64::MAX), (SLOTS, 3)]
+        [(0, 1), (1, 8), (WRITERS, 1 << 40), (WRITERS, 0), (QUEUE, 0), (KEEP, u64::MAX), (SLOTS, 3)]
     {
         let bad = heap(&agreed);
         found(&bad, &agreed);
@@ -647,7 +659,7 @@ fn with_a_kill(victim: u32, after: usize) -> bool {
             let guard = board.lock(who(3), alive).unwrap();
             board.reap(&guard, alive);
             let Some(reader) = reader else { return };
-            match board.next(&guard, reader, board.position(reader)) {
+            match board.next(&guard, reader, board.position(reader), true) {
                 Next::Step { step, dropped } => {
                     // Whole, whoever was killed.
                     for writer in 0..2 {

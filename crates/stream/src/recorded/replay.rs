@@ -404,6 +404,7 @@ impl Replay {
             variables: Vec::new(),
             all_writers: writers.len() as u64,
             writers,
+            groups: Vec::new(),
             readers: Vec::new(),
         })
     }
@@ -414,11 +415,11 @@ impl Source for Replay {
         self.from
     }
 
-    fn expect(&self, _: u64, _: Instant) -> Result<()> {
+    fn expect(&self, _: u64, _: bool, _: Instant) -> Result<()> {
         Ok(())
     }
 
-    fn next(&self, from: u64, until: Instant) -> Result<Coming> {
+    fn next(&self, from: u64, _: bool, until: Instant) -> Result<Coming> {
         self.wait(from, until)
     }
 

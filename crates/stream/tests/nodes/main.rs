@@ -8,6 +8,7 @@ mod common;
 mod failing;
 mod files;
 mod job;
+mod own;
 mod told;
 
 use crate::common::LONG;
