@@ -366,7 +366,6 @@ static void puts_what_was_made_first() {
     CHECK(st::buffer<int>(0, spaces).data() == nullptr);
 }
 
-// In memory: `stream FOLDER`.
 static void groups_have_their_own_numbers() {
     st::writer out("own", writes());
     const double one[1] = {1};
@@ -391,6 +390,7 @@ static void groups_have_their_own_numbers() {
     out.close();
 }
 
+// In memory: `stream FOLDER`.
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     spaces = {"memory=" + std::string(argv[1])};

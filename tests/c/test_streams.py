@@ -27,7 +27,7 @@ def memory():
 
 
 @pytest.mark.parametrize("checker", ["sanitizers", "valgrind"])
-@pytest.mark.parametrize("name", ["stream", "stream_large"])
+@pytest.mark.parametrize("name", ["stream", "stream_buffer", "stream_large"])
 def test_c(installed, tmp_path, memory, name, checker):
     flags, before = (SANITIZERS, []) if checker == "sanitizers" else ([], VALGRIND)
     program = installed.compile(HERE / f"test_{name}.c", tmp_path, *flags)
