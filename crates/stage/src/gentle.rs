@@ -12,8 +12,8 @@ use std::time::Duration;
 struct Own {
     /// The processors it may run on; none if it does not give way.
     processors: Vec<usize>,
-    /// The one of them that it is held to.
-    held: Option<usize>,
+    /// Those of them that it is held to; none if it may run on all.
+    held: Vec<usize>,
     /// So many times it was sent on.
     turns: usize,
     /// What it had run when it was asked for last.
@@ -25,9 +25,11 @@ thread_local! {
 }
 
 /// Where a thread is to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Where {
     Anywhere,
+    /// On these processors, as far as it may run there.
+    On(Vec<usize>),
     /// On each of the processors it may run on in turn.
     InTurn,
 }
@@ -56,23 +58,27 @@ pub(crate) fn processors() -> BTreeSet<usize> {
 /// Has a thread that gives way run there from now on; others are left alone.
 pub(crate) fn run(place: Where) {
     OWN.with_borrow_mut(|own| {
-        let set = |processors: &[usize]| {
-            let mut set = CpuSet::new();
-            processors.iter().for_each(|i| set.set(*i));
-            rustix::thread::sched_setaffinity(None, &set).is_ok()
-        };
-        match place {
-            Where::Anywhere if own.held.is_some() => {
-                own.held = own.held.filter(|_| !set(&own.processors));
+        if own.processors.is_empty() {
+            return;
+        }
+        let on = match place {
+            Where::Anywhere => Vec::new(),
+            Where::On(mut these) => {
+                these.retain(|i| own.processors.contains(i));
+                these
             }
-            Where::InTurn if own.processors.len() > 1 => {
+            Where::InTurn => {
                 own.turns = own.turns.wrapping_add(1);
-                let one = own.processors[own.turns / STAYS % own.processors.len()];
-                if own.held != Some(one) && set(&[one]) {
-                    own.held = Some(one);
-                }
+                vec![own.processors[own.turns / STAYS % own.processors.len()]]
             }
-            _ => {}
+        };
+        if on != own.held {
+            let mut set = CpuSet::new();
+            let all = if on.is_empty() { &own.processors } else { &on };
+            all.iter().for_each(|i| set.set(*i));
+            if rustix::thread::sched_setaffinity(None, &set).is_ok() {
+                own.held = on;
+            }
         }
     });
 }
@@ -126,6 +132,12 @@ mod tests {
                 assert_eq!(may_run_on(), 1);
                 seen.extend(processors());
             }
+            // What it may not run on is left out, and where nothing else is left it runs anywhere.
+            run(Where::On(vec![CpuSet::MAX_CPU - 1, *seen.first().unwrap()]));
+            assert_eq!(may_run_on(), 1);
+            run(Where::On(vec![CpuSet::MAX_CPU - 1]));
+            assert_eq!(may_run_on(), before);
+            run(Where::InTurn);
             run(Where::Anywhere);
             (before, seen.len(), may_run_on(), class())
         });
