@@ -271,7 +271,7 @@ def test_a_top_that_is_stopped_leaves_the_terminal_to_others_and_goes_on(daemon,
     daemon.begin()
     top = Top(terminal, daemon.env, sys.executable, "-c", SHELL)
     top.press(b"\x1a")
-    top.shown.until(lambda text: "stopped " in text)
+    top.shown.until(lambda text: re.search("stopped (True|False)", text))
     assert "stopped True" in top.shown.text, top.shown.text
     top.draws()
     assert not termios.tcgetattr(top.shown.ours)[3] & termios.ECHO

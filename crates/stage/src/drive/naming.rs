@@ -6,6 +6,7 @@ use crate::copy;
 use crate::job::{Item, Made};
 use crate::request::Action;
 use crate::work::{self, Carries, Carry, stops_all};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -124,8 +125,11 @@ impl Way<'_> {
                 }
             }
         }
-        if durable {
-            touched.sync()?;
+        if durable && let Err(e) = touched.sync() {
+            if !copy::may_pass(&e) {
+                return Err(e);
+            }
+            self.sync_folders(&done)?;
         }
         let mut left = Vec::new();
         if self.d.known.request.action == Action::Move {
@@ -160,6 +164,15 @@ impl Way<'_> {
         let folder = |i: usize| copies.get(i).map_or(Path::new(""), |c| c.track().item().folder());
         let one = |i: usize| copies.get(i).map_or(Ok(()), |copy| work(*copy));
         work::of_each(copies.len(), threads, folder, &one)
+    }
+
+    /// Makes the names of these durable, folder by folder: the system tells of whatever it could not write there to who asks it for all,
+    /// and that may be a file of the next batch, which is told of when that is made durable.
+    fn sync_folders(&self, copies: &[&dyn Carry]) -> Result<()> {
+        self.each.store(true, Ordering::Relaxed);
+        let mut synced: HashSet<&Path> = HashSet::new();
+        let folders = copies.iter().filter_map(|copy| copy.folder());
+        folders.filter(|folder| synced.insert(folder.shown())).try_for_each(commit::sync_names)
     }
 
     /// Makes files durable that nobody has made so by themselves.
