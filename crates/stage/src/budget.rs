@@ -27,6 +27,8 @@ const FREE: f64 = 0.9;
 const EVERY_S: f64 = 0.25;
 /// What was not taken is kept for so long.
 const KEPT_S: f64 = 0.05;
+/// No core has more threads.
+const MOST_SIBLINGS: usize = 1 << 10;
 /// Of the kernel's counts (`USER_HZ`).
 const TICK_S: f64 = 0.01;
 
@@ -123,8 +125,12 @@ enum Left {
 #[derive(Debug)]
 pub(crate) struct Budget {
     processors: BTreeSet<usize>,
+    /// Those that have parts in common with each of them, as threads of one core do.
+    siblings: BTreeMap<usize, BTreeSet<usize>>,
     seen: Spent,
     seen_at: f64,
+    /// Seconds that threads which give way have run since.
+    ran: f64,
     left: Left,
     /// Nobody begins before.
     rests_until: f64,
@@ -133,17 +139,20 @@ pub(crate) struct Budget {
 impl Budget {
     pub(crate) fn new(processors: BTreeSet<usize>) -> Budget {
         let seen = Spent::now(&processors).unwrap_or_default();
-        Budget { processors, seen, seen_at: f64::MIN, left: Left::Plenty, rests_until: 0.0 }
+        let siblings = processors.iter().map(|i| (*i, siblings_of(*i))).collect();
+        let (left, rests_until, ran) = (Left::Plenty, 0.0, 0.0);
+        Budget { processors, siblings, seen, seen_at: f64::MIN, ran, left, rests_until }
     }
 
     /// At `at`: what a thread has run since it said so last.
     pub(crate) fn used(&mut self, at: f64, ran: Duration) {
+        self.ran += ran.as_secs_f64();
         if at - self.seen_at > EVERY_S {
             if let Some(now) = Spent::now(&self.processors) {
-                self.look(&now.clone().since(&self.seen));
+                self.look(&now.clone().since(&self.seen), self.ran);
                 self.seen = now;
             }
-            self.seen_at = at;
+            (self.seen_at, self.ran) = (at, 0.0);
         }
         if self.left == Left::Nothing {
             let since = self.rests_until.max(at - KEPT_S);
@@ -152,7 +161,8 @@ impl Budget {
         }
     }
 
-    fn look(&mut self, spent: &Spent) {
+    /// What was spent since the last look, and the seconds of it that threads which give way have run.
+    fn look(&mut self, spent: &Spent, ran: f64) {
         let all = spent.sum(|_| true);
         if all.all <= 0.0 {
             return;
@@ -161,8 +171,10 @@ impl Budget {
         if let Left::Some(free) = &self.left {
             let (here, there) =
                 (spent.sum(|i| free.contains(&i)), spent.sum(|i| !free.contains(&i)));
-            let others = here.all - here.idle - spent.ours;
-            if others <= OTHERS * here.all && there.idle() < IDLE {
+            let (used, slack) = (here.all - here.idle, OTHERS * here.all);
+            // Who has run for longer than they were busy was not on them: they are gone, or out of bounds.
+            let alone = (used - ran).abs() <= slack && here.all > 0.0;
+            if alone && there.idle() < IDLE {
                 return;
             }
         }
@@ -171,9 +183,19 @@ impl Budget {
             self.left = Left::Plenty;
             return;
         }
-        let free = spent.each.iter().filter(|(_, time)| time.idle() >= FREE);
-        let free: BTreeSet<usize> = free.map(|(number, _)| *number).collect();
+        let is_idle = |i: &usize| spent.each.get(i).is_some_and(|time| time.idle() >= FREE);
+        // One whose sibling somebody uses is a part of that one's.
+        let is_whole = |i: &usize| self.siblings.get(i).is_none_or(|of| of.iter().all(is_idle));
+        let free = spent.each.keys().copied();
+        let free: BTreeSet<usize> = free.filter(|i| is_idle(i) && is_whole(i)).collect();
         self.left = if free.is_empty() { Left::Nothing } else { Left::Some(free) };
+    }
+
+    /// A thread could not be held to where it was told to run: it may take no more than a part.
+    pub(crate) fn is_elsewhere(&mut self) {
+        if matches!(self.left, Left::Some(_)) {
+            self.left = Left::Nothing;
+        }
     }
 
     /// How long nobody is to begin, from `at` on.
@@ -191,6 +213,24 @@ impl Budget {
     }
 }
 
+/// Processors of the core that this one is of, itself among them (`Documentation/admin-guide/cputopology.rst` of Linux); only itself where
+/// nobody tells.
+fn siblings_of(processor: usize) -> BTreeSet<usize> {
+    let path = format!("/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    numbers(text.trim()).chain([processor]).collect()
+}
+
+/// The numbers of a list such as `0-3,8`.
+fn numbers(list: &str) -> impl Iterator<Item = usize> {
+    let of = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        Some(first..=last.min(first.saturating_add(MOST_SIBLINGS)))
+    };
+    list.split(',').filter_map(of).flatten()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,7 +240,8 @@ mod tests {
 
     fn budget(processors: usize) -> Budget {
         // The clock of this test is its own, and the system is not asked.
-        Budget { seen_at: f64::MAX, ..Budget::new((0..processors).collect()) }
+        let siblings = BTreeMap::new();
+        Budget { seen_at: f64::MAX, siblings, ..Budget::new((0..processors).collect()) }
     }
 
     /// Of processors that are idle for so much of a second each.
@@ -217,7 +258,7 @@ mod tests {
             budget.used(at, RAN);
             assert_eq!((budget.rests(at), budget.place()), (0.0, Where::Anywhere));
         }
-        budget.look(&spent(&[0.0; 4], 0.5));
+        budget.look(&spent(&[0.0; 4], 0.5), 0.5);
         let (began, mut ran) = (at, 0.0);
         for _ in 0..1000 {
             at += budget.rests(at).max(0.0) + RAN.as_secs_f64();
@@ -227,7 +268,7 @@ mod tests {
         let share = ran / (at - began) / 4.0;
         assert!((0.9 * SHARE..1.1 * SHARE).contains(&share), "{share}");
         assert_eq!(budget.place(), Where::InTurn);
-        budget.look(&spent(&[0.5; 4], 0.1));
+        budget.look(&spent(&[0.5; 4], 0.1), 0.1);
         assert_eq!((budget.rests(at), budget.place()), (0.0, Where::Anywhere));
     }
 
@@ -242,7 +283,7 @@ mod tests {
             (Spent::default(), Left::Nothing),
             (spent(&[0.5, 0.5], 0.1), Left::Plenty),
         ] {
-            budget.look(&spent);
+            budget.look(&spent, spent.ours);
             assert_eq!(budget.left, left, "{spent:?}");
         }
     }
@@ -266,14 +307,47 @@ mod tests {
             (spent(&busy(0.98), 0.3), only.clone()),
             // The others have ended.
             (spent(&[0.95; 16], 0.9), Left::Plenty),
-            (spent(&busy(0.95), 0.3), only),
+            (spent(&busy(0.95), 0.3), only.clone()),
         ] {
-            budget.look(&spent);
+            budget.look(&spent, spent.ours);
             assert_eq!(budget.left, left, "{spent:?}");
             let alone = matches!(left, Left::Some(_));
             assert_eq!(budget.place() == Where::On(vec![15]), alone);
             assert!(budget.rests(10.0) == 0.0 || left == Left::Nothing);
         }
+        // What this process does besides says nothing of who is there.
+        budget.look(&spent(&busy(0.0), 5.0), 0.3);
+        assert_eq!(budget.left, Left::Nothing);
+        // Threads ran, and not there: it is idle, or gone.
+        for idle in [busy(0.99).to_vec(), vec![0.0; 15]] {
+            budget.left = only.clone();
+            budget.look(&spent(&idle, 0.5), 0.5);
+            assert_eq!(budget.left == only, idle.len() == 16);
+            budget.left = only.clone();
+            budget.is_elsewhere();
+            assert_eq!(budget.left, Left::Nothing);
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_core_that_somebody_uses_is_not_left_over() {
+        let mut budget = budget(16);
+        let pair = |i: usize| (i, BTreeSet::from([i % 8, i % 8 + 8]));
+        budget.siblings = (0..16).map(pair).collect();
+        let mut idle = [0.0; 16];
+        idle[15] = 0.97;
+        budget.look(&spent(&idle, 0.1), 0.1);
+        assert_eq!(budget.left, Left::Nothing);
+        (idle[7], idle[3]) = (0.98, 0.06);
+        // An eighth is left of eight cores, which counts as plenty; of more it would not.
+        idle[15] = 0.5;
+        budget.look(&spent(&idle, 0.1), 0.1);
+        assert_eq!(budget.left, Left::Nothing);
+        let list = |text: &str| numbers(text).collect::<Vec<_>>();
+        assert_eq!(list("0-2,8"), [0, 1, 2, 8]);
+        assert_eq!((list(""), list("x,3-y,5")), (vec![], vec![5]));
+        assert!(list("0-18446744073709551615").len() <= MOST_SIBLINGS + 1);
+        assert!(siblings_of(0).contains(&0));
     }
 
     #[test]

@@ -41,6 +41,11 @@ impl Touched {
         Ok(())
     }
 
+    /// True if they are made durable with their whole file systems.
+    pub(crate) fn are_many(&self) -> bool {
+        !self.many.is_empty()
+    }
+
     /// Makes what happened in them durable.
     ///
     /// # Errors

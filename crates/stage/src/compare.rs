@@ -252,6 +252,14 @@ pub(crate) struct Comparer<'a> {
     told_at: Cell<f64>,
 }
 
+/// What a plan touches: what it has had its turn for, or what names tell.
+pub(crate) fn touched(request: &Request, means: &manager::Means, how: &How<'_>) -> Result<Touched> {
+    match how.held {
+        Some(held) => Ok(held.clone()),
+        None => Ok(Touched::by_names(&means.spaces, &manager::fixed(request)?)),
+    }
+}
+
 impl<'a> Comparer<'a> {
     /// With so many threads, and for small files so many.
     ///
@@ -265,10 +273,7 @@ impl<'a> Comparer<'a> {
         watcher: Option<&'a dyn Watcher>,
     ) -> Result<Comparer<'a>> {
         // Of what a transfer has had no turn for there may never be a part.
-        let touched = match how.held {
-            Some(held) => held.clone(),
-            None => Touched::by_names(&means.spaces, &manager::fixed(request)?),
-        };
+        let touched = touched(request, means, how)?;
         let (bounds, looks) = (Bounds::of(means), how.held.is_none());
         let shared = flows(&bounds, &touched, !looks);
         // Who only looks has no part of what others on the node share, and is no faster than all of them may be.

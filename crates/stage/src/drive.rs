@@ -52,7 +52,7 @@ const BACK_OFF: Duration = Duration::from_millis(200);
 /// So often at most somebody waits for a single name.
 const MOST_WAITS: u64 = 20;
 /// Folders of the files of a batch, which are open all at once.
-const BATCH_FOLDERS: usize = 40;
+const BATCH_FOLDERS: usize = 26;
 /// Files of so many bytes are small.
 const SMALL: u64 = 128 << 10;
 /// What was seen of other transfers counts for no more than so many seconds of this one.
@@ -494,11 +494,16 @@ impl Way<'_> {
                     }
                     Err(e) => break Err(e),
                 };
-                // An upload is not begun before it is its turn.
-                if !self.is_remote() {
-                    readying = Some(scope.spawn(move || next(from)));
+                // By itself: of one side one folder is open beside those of files.
+                if let Err(e) = self.were_brought(&ready.there, again) {
+                    break Err(e);
                 }
-                let (copies, sync_each, stopped) = match self.copy(ready, again) {
+                // An upload is not begun before it is its turn. Without a thread, what comes next is made ready then.
+                if !self.is_remote() {
+                    let thread = std::thread::Builder::new();
+                    readying = thread.spawn_scoped(scope, move || next(from)).ok();
+                }
+                let (copies, sync_each, stopped) = match self.copy(ready.copies) {
                     Ok(copied) => copied,
                     Err(e) => break Err(e),
                 };
@@ -538,22 +543,26 @@ impl Way<'_> {
         Ok(ready)
     }
 
-    /// Copies the files of a batch to their temporary names. The error is what stops the transfer behind this batch.
-    fn copy(
+    /// Ends what was brought before, by whoever began the transfer.
+    fn were_brought(
         &self,
-        ready: Ready,
+        there: &[(Item, Before)],
         again: &Mutex<Vec<(Item, Error)>>,
-    ) -> Result<(Carries, bool, Option<Error>)> {
-        let options = &self.d.known.request.options;
-        let is_move = self.d.known.request.action == Action::Move;
-        let Ready { copies, there } = ready;
-        for (item, before) in &there {
+    ) -> Result<()> {
+        for (item, before) in there {
             match self.ended_before(item, before) {
                 Err(e) if stops_all(&e) => return Err(e),
                 Err(e) => self.put_off(item, e, again)?,
                 Ok(()) => {}
             }
         }
+        Ok(())
+    }
+
+    /// Copies the files of a batch to their temporary names. The error is what stops the transfer behind this batch.
+    fn copy(&self, copies: Carries) -> Result<(Carries, bool, Option<Error>)> {
+        let options = &self.d.known.request.options;
+        let is_move = self.d.known.request.action == Action::Move;
         let begun = |copy: &dyn Carry| Some((copy.track().item().n, copy.is_begun()?.to_owned()));
         let begun: Vec<_> = copies.iter().filter_map(|copy| begun(&**copy)).collect();
         self.d.journal.set_marks(self.d.id, &begun, self.is_durable())?;

@@ -55,12 +55,13 @@ pub(crate) fn processors() -> BTreeSet<usize> {
     (0..CpuSet::MAX_CPU).filter(|i| all.is_set(*i)).collect()
 }
 
-/// Has a thread that gives way run there from now on; others are left alone.
-pub(crate) fn run(place: Where) {
+/// Has a thread that gives way run there from now on; others are left alone. False if it may run where it is not to.
+pub(crate) fn run(place: Where) -> bool {
     OWN.with_borrow_mut(|own| {
         if own.processors.is_empty() {
-            return;
+            return true;
         }
+        let is_held = matches!(place, Where::On(_));
         let on = match place {
             Where::Anywhere => Vec::new(),
             Where::On(mut these) => {
@@ -72,15 +73,18 @@ pub(crate) fn run(place: Where) {
                 vec![own.processors[own.turns / STAYS % own.processors.len()]]
             }
         };
+        let is_there = !on.is_empty() || !is_held;
         if on != own.held {
             let mut set = CpuSet::new();
             let all = if on.is_empty() { &own.processors } else { &on };
             all.iter().for_each(|i| set.set(*i));
-            if rustix::thread::sched_setaffinity(None, &set).is_ok() {
-                own.held = on;
+            if rustix::thread::sched_setaffinity(None, &set).is_err() {
+                return !is_held;
             }
+            own.held = on;
         }
-    });
+        is_there
+    })
 }
 
 /// What this thread has run since this was asked last, or nothing the first time.
@@ -132,10 +136,10 @@ mod tests {
                 assert_eq!(may_run_on(), 1);
                 seen.extend(processors());
             }
-            // What it may not run on is left out, and where nothing else is left it runs anywhere.
-            run(Where::On(vec![CpuSet::MAX_CPU - 1, *seen.first().unwrap()]));
+            // What it may not run on is left out, and where nothing else is left it runs anywhere, and says so.
+            assert!(run(Where::On(vec![CpuSet::MAX_CPU - 1, *seen.first().unwrap()])));
             assert_eq!(may_run_on(), 1);
-            run(Where::On(vec![CpuSet::MAX_CPU - 1]));
+            assert!(!run(Where::On(vec![CpuSet::MAX_CPU - 1])));
             assert_eq!(may_run_on(), before);
             run(Where::InTurn);
             run(Where::Anywhere);

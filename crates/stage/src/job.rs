@@ -1,5 +1,6 @@
 //! The names that a transfer is about, one by one.
 
+use crate::commit::same_time;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use stead_store::{FileTime, Meta};
@@ -151,6 +152,11 @@ pub(crate) struct Made {
 impl Made {
     pub(crate) fn of(meta: &Meta) -> Made {
         Made { ino: meta.ino, size: meta.size, mtime: meta.mtime }
+    }
+
+    /// True of what is there, if it is that file.
+    pub(crate) fn is(&self, there: &Meta) -> bool {
+        (self.ino, self.size) == (there.ino, there.size) && same_time(self.mtime, there.mtime)
     }
 
     /// As the journal keeps it, behind the mark that the file has.

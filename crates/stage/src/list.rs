@@ -30,12 +30,18 @@ pub(crate) fn write<T>(
             if items.len() < TOGETHER {
                 return Ok(());
             }
-            let (waiting, _) = writing.get_or_insert_with(|| {
+            if writing.is_none() {
                 let (waiting, next) = sync_channel::<Vec<Item>>(WAITING);
-                (waiting, scope.spawn(move || next.iter().try_for_each(|items| add(&items))))
-            });
-            // Why it has ended is told below.
-            waiting.send(std::mem::take(&mut items)).map_err(|_| Error::cancelled())
+                let write = move || next.iter().try_for_each(|items| add(&items));
+                let thread = std::thread::Builder::new().spawn_scoped(scope, write);
+                writing = thread.ok().map(|thread| (waiting, thread));
+            }
+            let some = std::mem::take(&mut items);
+            match &writing {
+                // Why it has ended is told below.
+                Some((waiting, _)) => waiting.send(some).map_err(|_| Error::cancelled()),
+                None => add(&some),
+            }
         });
         if let Some((waiting, thread)) = writing {
             drop(waiting);

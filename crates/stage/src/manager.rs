@@ -2,7 +2,7 @@
 
 use crate::changes::Changes;
 use crate::clock::{self, Watch};
-use crate::compare::Comparer;
+use crate::compare::{self, Comparer};
 use crate::drive::{Drive, OBJECTS_AT_ONCE, Stopped, pair};
 use crate::ends;
 use crate::enough::{enough, free, shares};
@@ -20,7 +20,7 @@ use crate::rules::{self, Jobs};
 use crate::seats::Seats;
 use crate::speeds::Speeds;
 use crate::status::{Preview, State, Status, Watcher};
-use crate::touch::{Bounds, Key, Touched};
+use crate::touch::{self, Bounds, Key, Touched};
 use crate::turns::{Ear, Turn};
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
@@ -349,6 +349,8 @@ impl Stager {
         };
         let (spaces, jobs) = (&means.spaces, &means.jobs);
         let nodes = self.nodes.as_ref();
+        let touched = compare::touched(request, &means, how)?;
+        let gentle = request.options.gentle || touch::gentle(spaces, &touched);
         Planner {
             spaces,
             nodes,
@@ -356,6 +358,7 @@ impl Stager {
             job,
             jobs,
             cancel,
+            gentle,
             renames,
             again,
             began,

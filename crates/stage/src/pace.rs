@@ -237,7 +237,9 @@ impl Pace {
             now = self.free.wait_timeout(now, most).unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(now);
-        gentle::run(budget::with(|budget| budget.place()));
+        if !gentle::run(budget::with(|budget| budget.place())) {
+            budget::with(budget::Budget::is_elsewhere);
+        }
         Ok(Turn { pace: self, begun: self.watch.seconds(), queued: gentle::queued(), bytes: None })
     }
 

@@ -76,6 +76,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) job: Option<&'a str>,
     pub(crate) jobs: &'a Jobs,
     pub(crate) cancel: &'a Cancel,
+    /// It gives way to others, as far as that is known by names.
+    pub(crate) gentle: bool,
     /// Moves may be renames.
     pub(crate) renames: bool,
     /// It was planned before, and some of it may be done.

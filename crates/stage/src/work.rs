@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 use stead_core::{Error, Kind, Result};
 use stead_store::{Folder, Meta};
@@ -332,9 +333,13 @@ pub(crate) fn of_each<'f>(
     };
     let mut all: Vec<Option<Result<()>>> = (0..files).map(|_| None).collect();
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        let more = |_| std::thread::Builder::new().spawn_scoped(scope, one).ok();
+        // One of them is this thread, whether there can be others or not.
+        let workers: Vec<_> = (1..threads).filter_map(more).collect();
+        let mine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(one));
+        let others = workers.into_iter().map(ScopedJoinHandle::join);
         // Of one that panicked nobody knows what it has done.
-        for (file, came) in workers.into_iter().filter_map(|w| w.join().ok()).flatten() {
+        for (file, came) in others.chain([mine]).filter_map(|came| came.ok()).flatten() {
             if let Some(place) = all.get_mut(file) {
                 *place = Some(came);
             }

@@ -191,7 +191,7 @@ impl Way<'_> {
                 let Some(there) = to.meta(item.name())? else { return Ok(false) };
                 let noted = self.d.journal.mark(self.d.id, item.n)?;
                 let made = noted.as_deref().and_then(Made::of_text);
-                Ok(there.what == What::File && made == Some(Made::of(&there)))
+                Ok(there.what == What::File && made.is_some_and(|made| made.is(&there)))
             }
             Place::Far(_) => Ok(false),
         }

@@ -125,8 +125,10 @@ impl Way<'_> {
                 }
             }
         }
+        let are_many = touched.are_many();
         if durable && let Err(e) = touched.sync() {
-            if !copy::may_pass(&e) {
+            // A folder is not asked twice: the system tells it once.
+            if !are_many || !copy::may_pass(&e) {
                 return Err(e);
             }
             self.sync_folders(&done)?;
@@ -170,6 +172,7 @@ impl Way<'_> {
     /// and that may be a file of the next batch, which is told of when that is made durable.
     fn sync_folders(&self, copies: &[&dyn Carry]) -> Result<()> {
         self.each.store(true, Ordering::Relaxed);
+        self.forget_side();
         let mut synced: HashSet<&Path> = HashSet::new();
         let folders = copies.iter().filter_map(|copy| copy.folder());
         folders.filter(|folder| synced.insert(folder.shown())).try_for_each(commit::sync_names)
@@ -188,6 +191,13 @@ impl Way<'_> {
         folders.sync_files(self.target.as_ref().and_then(|side| side.base.folder().ok()))
     }
 
+    /// A folder that was open before would be told once more of what could not be written.
+    fn forget_side(&self) {
+        if let Some(side) = &self.target {
+            *side.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+
     fn target_shown(&self) -> PathBuf {
         self.target.as_ref().map(|side| side.base.shown()).unwrap_or_default()
     }
@@ -201,10 +211,7 @@ impl Way<'_> {
         again: &Mutex<Vec<(Item, Error)>>,
     ) -> Result<()> {
         self.each.store(true, Ordering::Relaxed);
-        if let Some(side) = &self.target {
-            // One that was open before would be told of it once more.
-            *side.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        }
+        self.forget_side();
         for copy in whole {
             let item = copy.track().item();
             self.abandon(*copy);

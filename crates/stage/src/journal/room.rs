@@ -12,6 +12,8 @@ const MOST_OVER: i64 = 10_000;
 const TOGETHER: i64 = 256;
 /// Names that are forgotten at a time, so that others get their turn.
 const NAMES: i64 = 20_000;
+/// And so many where they are all.
+const AT_ONCE: i64 = 1 << 20;
 
 /// What needs room.
 #[derive(Debug, Clone, Copy)]
@@ -190,15 +192,16 @@ impl Journal {
     /// # Errors
     /// Those of the database.
     pub(crate) fn forget_names(&self, id: i64) -> Result<()> {
-        // Without a condition the pages go as a whole, and no row is looked at.
+        // Without a condition the pages go as a whole, and no row is looked at; of more of them others would wait for long.
         let alone = self.with("write to", |c| {
             let write = c.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let alone: bool = write
                 .prepare_cached(
                     "SELECT NOT EXISTS (SELECT 1 FROM item WHERE transfer < ?1)
-                       AND NOT EXISTS (SELECT 1 FROM item WHERE transfer > ?1)",
+                       AND NOT EXISTS (SELECT 1 FROM item WHERE transfer > ?1)
+                       AND NOT EXISTS (SELECT 1 FROM item WHERE transfer = ?1 AND n > ?2)",
                 )?
-                .query_row([id], |row| row.get(0))?;
+                .query_row([id, AT_ONCE], |row| row.get(0))?;
             if alone {
                 write.prepare_cached("DELETE FROM item")?.execute([])?;
             }

@@ -4,7 +4,7 @@
 //! What was found is what a plan goes by, as if it had looked itself, somewhat earlier. What could not be looked at it looks at itself, and tells why.
 
 use super::Planner;
-use super::walk::{AT_ONCE, Step};
+use super::walk::Step;
 use crate::ends::End;
 use crate::place::Place;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -19,6 +19,10 @@ use stead_store::Meta;
 const WAITING: usize = 1 << 12;
 /// Names that were found and that nobody has come to, about.
 const NAMES: usize = 1 << 17;
+/// A folder of more names is left to the plan.
+const MOST: usize = 1 << 14;
+/// Names that are looked at before it is looked whether all is over.
+const TOGETHER: usize = 256;
 /// Threads are begun for so many folders.
 const ENOUGH: usize = 4;
 /// Threads at most: so many questions keep devices busy.
@@ -88,14 +92,16 @@ impl Planner<'_> {
         first: Step,
     ) -> Result<()> {
         // Who gives way asks no device for much at a time, and stores and nodes tell of many names at once.
-        let near = matches!(base, Place::Folder(_)) && !self.request.options.gentle;
+        let near = matches!(base, Place::Folder(_)) && !self.gentle;
         if !near || self.state.filter.is_list() {
             return self.walk_by(from, base, target, first, &mut Nobody);
         }
         let ahead = Ahead::new(base, &target.folder);
         std::thread::scope(|scope| {
             let _ending = Ending(&ahead);
-            let begin = || (0..threads()).for_each(|_| drop(scope.spawn(|| ahead.look())));
+            // Where there can be no threads, nobody looks.
+            let look = || std::thread::Builder::new().spawn_scoped(scope, || ahead.look());
+            let begin = || (0..threads()).for_each(|_| drop(look()));
             let mut looks = Threads { ahead: &ahead, begin, wanted: 0 };
             self.walk_by(from, base, target, first, &mut looks)
         })
@@ -127,6 +133,24 @@ struct State {
     /// Names of all that was found.
     names: usize,
     is_over: bool,
+}
+
+/// A folder that is looked at: what was found is there when this goes, however that ended.
+struct Looked<'a, 'p> {
+    ahead: &'a Ahead<'p>,
+    source: PathBuf,
+    found: Option<Vec<Seen>>,
+}
+
+impl Drop for Looked<'_, '_> {
+    fn drop(&mut self) {
+        let (source, found) = (std::mem::take(&mut self.source), self.found.take());
+        let mut state = self.ahead.state();
+        state.busy.remove(&source);
+        state.names = state.names.saturating_add(found.as_ref().map_or(0, Vec::len));
+        state.found.insert(source, found);
+        self.ahead.done.notify_all();
+    }
 }
 
 /// Ends those who look when it goes.
@@ -193,12 +217,10 @@ impl<'p> Ahead<'p> {
             };
             state.busy.insert(source.clone());
             drop(state);
-            let found = self.names_of(&source, target.as_deref());
+            let mut looked = Looked { ahead: self, source, found: None };
+            looked.found = self.names_of(&looked.source, target.as_deref());
+            drop(looked);
             state = self.state();
-            state.busy.remove(&source);
-            state.names = state.names.saturating_add(found.as_ref().map_or(0, Vec::len));
-            state.found.insert(source, found);
-            self.done.notify_all();
         }
     }
 
@@ -209,13 +231,16 @@ impl<'p> Ahead<'p> {
             Some(target) => Some(self.target.below(target).ok()?),
             None => None,
         };
-        let mut lists = folder.names(AT_ONCE).ok()?;
+        let mut lists = folder.names(MOST).ok()?;
         let names = lists.next().unwrap_or(Ok(Vec::new())).ok()?;
         if lists.next().is_some() {
             return None;
         }
         let mut found = Vec::with_capacity(names.len());
-        for name in names {
+        for (at, name) in names.into_iter().enumerate() {
+            if at % TOGETHER == 0 && self.state().is_over {
+                return None;
+            }
             // What has gone meanwhile is no name of it.
             let Some(meta) = folder.meta(&name).ok()? else { continue };
             let there = match &to {

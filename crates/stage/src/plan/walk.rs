@@ -111,6 +111,7 @@ impl Planner<'_> {
             let listed = self.state.filter.listed_in(way);
             let is_listed = listed.is_some();
             let seen = ahead.take(&step.source, self.cancel)?;
+            let was_before = seen.is_some();
             let mut known = Vec::new();
             let lists: Box<dyn Iterator<Item = Result<Vec<OsString>>>> = match (listed, seen) {
                 (Some(listed), _) => Box::new(std::iter::once(Ok(listed))),
@@ -178,7 +179,10 @@ impl Planner<'_> {
             if let (true, Some(to)) = (delete, &to) {
                 for list in to.names(AT_ONCE)? {
                     for name in list? {
-                        if !names.contains(&name) && !unfinished(&name) {
+                        // The source was looked at before, and may have it by now.
+                        let came =
+                            |name| Ok::<_, Error>(was_before && folder.meta(name)?.is_some());
+                        if !names.contains(&name) && !unfinished(&name) && !came(&name)? {
                             self.clear_but(to, &name, &step.target.join(&name))?;
                         }
                     }
@@ -464,7 +468,11 @@ impl Planner<'_> {
                 return Ok(false);
             }
             return Ok(match found.meta.what {
-                What::Link => to.read_link(name)? == found.folder.read_link(found.name)?,
+                // What has gone meanwhile is not the same.
+                What::Link => match (to.read_link(name), found.folder.read_link(found.name)) {
+                    (Err(e), _) | (_, Err(e)) if e.kind() == Kind::NotFound => false,
+                    (there, here) => there? == here?,
+                },
                 _ if there.size != found.meta.size => false,
                 _ => match &self.compare {
                     Some(comparer) => self.has_bytes(comparer, found, to)?,
