@@ -51,6 +51,8 @@ const ASK: u64 = 1 << 20;
 const PASSED: u64 = 1 << 16;
 /// Names of a folder that are listed at a time.
 const NAMES: usize = 1 << 12;
+/// So much longer, as a part of it, memory may be of which a beginning is adopted.
+const LEAST_PART: usize = 8;
 /// A new segment has this part of what is lent, at least, so that there are never many.
 const PART: u64 = 4;
 
@@ -182,7 +184,8 @@ impl Arena {
 
     /// A piece that is the first `len` bytes of memory which was filled before, where it lies: its file gets a name here, if it has none.
     /// There may be several pieces of it, each of which counts as a piece. `None` if it can have no name here, and is to be copied: see
-    /// [`Loose::new`]. It may lie on another file system, or have had all of its names taken away, with a stream or by [`Arena::leave`].
+    /// [`Loose::new`]. It may lie on another file system, have had all of its names taken away, with a stream or by [`Arena::leave`], or be
+    /// longer than what is wanted by more than an eighth.
     ///
     /// # Errors
     /// As [`Arena::take`]; `Usage` if it is shorter.
@@ -191,6 +194,10 @@ impl Arena {
         if len > loose.len() {
             let message = format!("{len} bytes of memory that has {} cannot be had", loose.len());
             return Err(Error::usage(message));
+        }
+        // All of it stays as long as a part does, and only the part counts.
+        if len < loose.len() - loose.len() / LEAST_PART {
+            return Ok(None);
         }
         let Some(segment) = loose.name(&self.0)? else { return Ok(None) };
         if !self.0.take_in(segment) {

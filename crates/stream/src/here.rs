@@ -421,6 +421,11 @@ impl Source for Here {
 
     fn given(&self, step: u64, dropped: u64, waited: u64) {
         self.party.board.count_given(self.seat, step, dropped);
+        if self.party.board.notes_had(self.seat)
+            && let Ok(guard) = self.lock()
+        {
+            self.party.board.note_had(&guard, self.seat, step);
+        }
         self.party.board.count_times(self.seat, waited, 0);
     }
 

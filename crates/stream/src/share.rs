@@ -478,7 +478,9 @@ impl Seen {
             keep: policy.keep,
             queue: policy.queue.unwrap_or(self.agreed.queue),
         };
-        self.members.iter().map(of).collect()
+        // Nobody waits for those that may miss steps.
+        let waits = |members: &&Members| members.policy.rule != Rule::Drop;
+        self.members.iter().filter(waits).map(of).collect()
     }
 
     /// Groups that are behind, and those that steps went from.

@@ -109,6 +109,10 @@ impl Stock {
                 None => self.arena.take(len).map(Some),
                 Some(made) => self.arena.adopt(made.memory(), len),
             };
+            if made.is_some() {
+                // Pages that were kept are none of the piece's, and there is no room for both.
+                self.arena.trim(board.agreed().memory.saturating_sub(used));
+            }
             if shares.is_some() {
                 // Of pages that were kept some are those of the piece now; others are no longer where there is no room for both.
                 self.arena.trim(room);

@@ -309,7 +309,7 @@ class StreamWriter:
         def wrong() -> Error:
             return make("usage", f"shape and start of variable '{name}' are whole numbers, not {shape!r} and {start!r}")
 
-        whole = [natural(n, wrong) for n in ([shape] if isinstance(shape, int) else shape)]
+        whole = [natural(n, wrong) for n in ([shape] if hasattr(shape, "__index__") else shape)]
         if start is None:
             if whole != count:
                 hint = "say where it begins, with start="
@@ -334,7 +334,7 @@ class StreamWriter:
         shape, first, dims, units, attributes = told
         if first is not None and list(first) != start:
             return False
-        if shape is not None and tuple([shape] if isinstance(shape, int) else shape) != variable.shape:
+        if shape is not None and tuple([shape] if hasattr(shape, "__index__") else shape) != variable.shape:
             return False
         if dims is not None or units is not None or attributes is not None:
             self._define(name, variable.dtype, count, variable.shape, start, dims, said(attributes, units))
@@ -605,7 +605,7 @@ def empty(shape: int | Sequence[int], dtype: Any = float, *, dataspaces: _stage.
     def wrong() -> Error:
         return make("usage", f"a shape is whole numbers, not {shape!r}")
 
-    lengths = [natural(n, wrong) for n in ([shape] if isinstance(shape, int) else shape)]
+    lengths = [natural(n, wrong) for n in ([shape] if hasattr(shape, "__index__") else shape)]
     kind = np.dtype(dtype).newbyteorder("=")
     element("an array for streams", kind)
     memory = _stead.make_array(_stage.given(dataspaces), min(math.prod(lengths) * kind.itemsize, 2**64 - 1))

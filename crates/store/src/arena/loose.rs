@@ -128,9 +128,15 @@ impl OfFile {
         if lacks() {
             return Err(shared::no_room(folder, len));
         }
-        let Some(file) = folder.unnamed_file(0o600).map_err(Error::of_open_files)? else {
-            return Ok(None);
+        let file = match folder.unnamed_file(0o600) {
+            // Files of memory that nobody has are some of those that are open.
+            Err(e) if e.os_code() == Some(Errno::MFILE.raw_os_error()) => {
+                kept::clear();
+                folder.unnamed_file(0o600)
+            }
+            made => made,
         };
+        let Some(file) = file.map_err(Error::of_open_files)? else { return Ok(None) };
         let failed = |e: std::io::Error| {
             let doing = format!("take {} of memory in", format_size(len));
             let no_more = e.raw_os_error() == Some(Errno::NOMEM.raw_os_error());
@@ -145,7 +151,13 @@ impl OfFile {
         // From here on it is counted.
         let of = OfFile { map, file, at, is_named: AtomicBool::new(false) };
         shared::prefer_huge(&of.map);
-        match shared::fill(&of.map, &of.file, 0, size) {
+        let fill = || shared::fill(&of.map, &of.file, 0, size);
+        let mut filled = fill();
+        if filled.is_err_and(is_full) {
+            kept::clear();
+            filled = fill();
+        }
+        match filled {
             Ok(()) => Ok(Some(of)),
             Err(e) if is_full(e) => Err(shared::no_room(folder, len)),
             Err(e) => Err(failed(e.into())),

@@ -7,7 +7,7 @@ use super::counts::process;
 use super::groups::{G_FIRST, G_STATE, Policy};
 use super::seats::{HERE, R_GROUP, R_POSITION, R_RANK, R_STATE, R_WHO};
 use super::steps::S_AGREED;
-use super::{Board, COMPLETE, Elsewhere, GROUPS, QUEUE, Reader, Rule, SPARE};
+use super::{Board, COMPLETE, Elsewhere, GROUPS, Guard, QUEUE, Reader, Rule, SPARE};
 use crate::words::{Who, Words};
 
 /// Whom writers wait for.
@@ -187,14 +187,23 @@ impl<W: Words> Board<W> {
         from.max(queue.map_or(0, |queue| self.get(COMPLETE).saturating_sub(queue)))
     }
 
-    /// The group of a reader was given a step: what it keeps is known by that, if it may miss steps and does not [agree](Board::agree) on them.
-    pub(super) fn note_had(&self, reader: Reader, slot: usize) {
+    /// The group of a reader, if what it keeps is known by what it was [given](Board::note_had): it may miss steps, and does not
+    /// [agree](Board::agree) on them.
+    fn notes(&self, reader: Reader) -> Option<usize> {
         let group = self.get(self.reader_at(reader.0) + R_GROUP);
-        let Some(group) = usize::try_from(group).ok().filter(|group| *group < GROUPS) else {
-            return;
-        };
+        let group = usize::try_from(group).ok().filter(|group| *group < GROUPS)?;
         let Policy { rule, keep, .. } = self.policy_of(group);
-        if rule == Rule::Drop && keep > 0 && !self.agrees(group) {
+        (rule == Rule::Drop && keep > 0 && !self.agrees(group)).then_some(group)
+    }
+
+    /// True of a reader of which it is to be noted what it was given.
+    pub(crate) fn notes_had(&self, reader: Reader) -> bool {
+        self.notes(reader).is_some()
+    }
+
+    /// A reader has had a step, which it looks at. What a board has handed out may have been let go instead, where others were further.
+    pub(crate) fn note_had(&self, _: &Guard<'_, W>, reader: Reader, step: u64) {
+        if let (Some(group), Some(slot)) = (self.notes(reader), self.complete_slot_of(step)) {
             let at = self.slot_at(slot) + S_AGREED;
             self.put(at, self.get(at) | super::alike::bit(group));
         }
@@ -238,6 +247,7 @@ mod tests {
         let guard = board.lock(who(9), ALL).unwrap();
         board.advance(&guard, reader, from);
         let Next::Step { step, .. } = board.next(&guard, reader, from, true) else { return None };
+        board.note_had(&guard, reader, step);
         board.let_go(&guard, reader, step);
         Some(step)
     }

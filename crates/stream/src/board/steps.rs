@@ -311,11 +311,7 @@ impl<W: Words> Board<W> {
 
     /// A reader is given a step, at which it looks from now on. False if it is not there.
     fn give(&self, guard: &Guard<'_, W>, reader: Reader, step: u64) -> bool {
-        let is_there = self.hold(guard, reader, step);
-        if let Some(slot) = self.complete_slot_of(step) {
-            self.note_had(reader, slot);
-        }
-        is_there
+        self.hold(guard, reader, step)
     }
 
     /// A reader looks at a step from now on. False if it is not there.

@@ -49,15 +49,17 @@ fn what_was_filled_before_is_looked_at_where_it_lies() {
     let neighbours = Neighbours::new(&stream);
     assert!(is_all(&neighbours.look("w", &first.place()).unwrap(), 7));
     // Nobody writes to it meanwhile, and what the arena lends has other segments.
-    let mut second = arena.adopt(&loose, 1000).unwrap().unwrap();
-    assert_eq!((second.place().segment, second.len()), (first.place().segment, 1000));
+    let part = LEN - LEN / 16;
+    assert!(arena.adopt(&loose, LEN / 2).unwrap().is_none(), "the rest would count for nobody");
+    let mut second = arena.adopt(&loose, part).unwrap().unwrap();
+    assert_eq!((second.place().segment, second.len()), (first.place().segment, part));
     assert!(second.as_mut_slice().is_empty() && loose.as_mut_slice().is_none());
     let mut own = arena.take(LEN).unwrap();
     own.as_mut_slice().fill(1);
     assert_ne!(own.place().segment, first.place().segment);
-    assert_eq!(arena.used(), 2 * LEN as u64 + 1000);
+    assert_eq!(arena.used(), (2 * LEN + part) as u64);
     drop(first);
-    assert!(loose.as_mut_slice().is_none() && arena.used() == LEN as u64 + 1000);
+    assert!(loose.as_mut_slice().is_none() && arena.used() == (LEN + part) as u64);
     drop((own, second));
     // And then again: those who have it mapped see what is written next.
     loose.as_mut_slice().unwrap().fill(8);
