@@ -115,6 +115,7 @@ program options_of_streams
     call stead_writer_report(writer, json, status)
     call must(status)
     if (index(json, '"copied": 0') == 0) error stop 'what was made was copied'
+    deallocate(json)
     call stead_buffer_free(buffer)
     call stead_writer_close(writer, status)
     call must(status)
