@@ -78,7 +78,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Walks through a tree; `ahead` is looked at by others what it will come to.
+    /// Walks through a tree. `ahead` is told which folders it will come to, and may have looked at them by then.
     pub(super) fn walk_by(
         &mut self,
         from: i64,
