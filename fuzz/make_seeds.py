@@ -155,6 +155,11 @@ PREVIEW = {
 }  # fmt: skip
 CHECKED = {"same": 3, "differ": 1, "missing": 0, "only": 2, "names": [{"is": "only", "path": "/b"}]}
 NUMBERS = {"user": 7, "connections": 1, "running": 2, "waiting": 3, "finished": 4, "failed": 5, "bytes": 6, "rate": 7.5}
+FLOW_IS = {
+    "flow": 3, "name": "flow", "reads": ["sim"], "writes": ["small"], "state": "failed", "job": "12", "begun": 1.5, "seconds": 0.25, "steps": 7,
+    "report": {"steps": 7, "dropped": 0, "unpaired": 0, "fetched": 9, "streams": [{"stream": "small", "steps": 7, "bytes": 56}]},
+    "error": {"kind": "peer", "message": "it is gone", "hint": None},
+}  # fmt: skip
 KEPT = {"location": "/a", "path": "/a", "kept": True, "until": 9.5, "left": 0.0, "shared": [1, 2]}
 
 
@@ -191,9 +196,9 @@ def frames() -> None:
     """What programs, daemons and their pool say, from the page that describes it."""
     page = (SEEDS.parents[1] / "docs" / "protocol.md").read_text()
     said, _, sources = page.partition("## Sources on other nodes")
-    request = next(m for m in messages(said, dict.fromkeys("RSPQ")) if "action" in m)
+    request = next(m for m in messages(said, dict.fromkeys("RSPQF")) if "action" in m)
     request["options"] |= {"max_delete": 9, "checksum": True, "exclude": ["*.tmp"], "include": ["*.h5", "run/"], "min_size": 1, "max_age": 3600}
-    stand = {"R": request, "S": {**STATUS, "request": request}, "P": PROGRESS, "Q": {"more": {}}}
+    stand = {"R": request, "S": {**STATUS, "request": request}, "P": PROGRESS, "Q": {"more": {}}, "F": FLOW_IS}
     all = [m for m in messages(said, stand) if "action" not in m]
     base = {"Far": ["node2", {"Space": ["nvme0", "/mnt/nvme"]}]}
     stand = {"B": base, "P": "run1/a.h5", "M": META, "NAME": [97, 255], "TEXT": "../b"}

@@ -1121,6 +1121,59 @@ typedef struct stead_entry {
 typedef int (*stead_entry_fn)(const struct stead_entry *entry, void *user);
 
 /**
+ * How a flow is run. All of its ranks say the same, but for their rank. A member that is 0 is what is said of it.
+ *
+ * Begin with `stead_flow_options o = {0}; o.size = sizeof o;`: members may be added at its end, and are 0 then.
+ */
+typedef struct stead_flow_options {
+    /**
+     * sizeof(stead_flow_options).
+     */
+    size_t size;
+    /**
+     * Which of the processes that share the work this is, from 0 on.
+     */
+    uint64_t rank;
+    /**
+     * How many there are; 1 unless told otherwise.
+     */
+    uint64_t ranks;
+    /**
+     * Threads of this one; as many as there are processors unless told otherwise.
+     */
+    size_t threads;
+    /**
+     * Bytes that arrays may take which are made or copied here; 1 GiB unless told otherwise.
+     */
+    uint64_t memory;
+    /**
+     * Steps after which it ends; none unless told otherwise.
+     */
+    uint64_t steps;
+    /**
+     * Milliseconds after which waiting for anybody fails with STEAD_TIMEOUT; ten minutes unless told otherwise.
+     */
+    uint64_t timeout_ms;
+    /**
+     * Ends it with STEAD_CANCELLED when it is set, or NULL. It must not be freed before the flow has ended.
+     */
+    const struct stead_cancel *cancel;
+    /**
+     * Folders of dataspaces such as "memory=/dev/shm/me", before those that are configured. Streams lie in "memory".
+     */
+    const char *const *dataspaces;
+    /**
+     * How many there are.
+     */
+    size_t dataspaces_count;
+    /**
+     * Programs on several nodes of which this is one, or NULL. All ranks of its part run the flow: `rank` and `ranks` are those of
+     * the coupling.
+     */
+    const struct stead_coupling *coupling;
+} stead_flow_options;
+
+/**
  * Whose streams are told of, or removed: those of this node, and of the other ones of the pool of its daemon. A member that is 0 is what is said of it.
  *
  * Begin with `stead_stream_survey s = {0}; s.size = sizeof s;`: members may be added at its end, and are 0 then.
@@ -1413,59 +1466,6 @@ typedef int (*stead_flow_fn)(const struct stead_flow_array *given,
                              const struct stead_flow_array *wanted,
                              void *to,
                              void *user);
-
-/**
- * How a flow is run. All of its ranks say the same, but for their rank. A member that is 0 is what is said of it.
- *
- * Begin with `stead_flow_options o = {0}; o.size = sizeof o;`: members may be added at its end, and are 0 then.
- */
-typedef struct stead_flow_options {
-    /**
-     * sizeof(stead_flow_options).
-     */
-    size_t size;
-    /**
-     * Which of the processes that share the work this is, from 0 on.
-     */
-    uint64_t rank;
-    /**
-     * How many there are; 1 unless told otherwise.
-     */
-    uint64_t ranks;
-    /**
-     * Threads of this one; as many as there are processors unless told otherwise.
-     */
-    size_t threads;
-    /**
-     * Bytes that arrays may take which are made or copied here; 1 GiB unless told otherwise.
-     */
-    uint64_t memory;
-    /**
-     * Steps after which it ends; none unless told otherwise.
-     */
-    uint64_t steps;
-    /**
-     * Milliseconds after which waiting for anybody fails with STEAD_TIMEOUT; ten minutes unless told otherwise.
-     */
-    uint64_t timeout_ms;
-    /**
-     * Ends it with STEAD_CANCELLED when it is set, or NULL. It must not be freed before the flow has ended.
-     */
-    const struct stead_cancel *cancel;
-    /**
-     * Folders of dataspaces such as "memory=/dev/shm/me", before those that are configured. Streams lie in "memory".
-     */
-    const char *const *dataspaces;
-    /**
-     * How many there are.
-     */
-    size_t dataspaces_count;
-    /**
-     * Programs on several nodes of which this is one, or NULL. All ranks of its part run the flow: `rank` and `ranks` are those of
-     * the coupling.
-     */
-    const struct stead_coupling *coupling;
-} stead_flow_options;
 
 /**
  * Done.
@@ -3542,6 +3542,58 @@ stead_status stead_daemon_nodes(const struct stead_daemon *daemon,
 stead_status stead_daemon_metrics(const struct stead_daemon *daemon,
                                   char **text,
                                   struct stead_error **error);
+
+/**
+ * Has the daemon run a flow, with the rights of this user, whether or not the program goes on; `number` is what it is asked for by. It reads
+ * streams that are written on any node of the pool, and writes them on the node of the daemon, in whose folders recorded steps are. It ends
+ * with the daemon, and with the job of this program, if that is of one. `options` may be NULL; of them threads, memory, steps and timeout_ms
+ * are those of a flow in a daemon.
+ *
+ * Errors: STEAD_USAGE for a flow that makes no sense or has functions, and for other options; STEAD_PERMISSION for dataspaces of jobs;
+ * STEAD_LIMIT if 16 flows of this user run, or the node is drained; STEAD_PEER if the daemon has ended.
+ */
+stead_status stead_daemon_flow_begin(struct stead_daemon *daemon,
+                                     const struct stead_flow *flow,
+                                     const struct stead_flow_options *options,
+                                     int64_t *number,
+                                     struct stead_error **error);
+
+/**
+ * Waits until a flow is over that the daemon runs, for `timeout_ms` milliseconds: not at all if that is 0, without an end if it is negative.
+ * STEAD_OK if it has finished. `json` may be NULL: there goes what it has done, as stead_flow_run says it. The text is the caller's, to be freed
+ * with stead_text_free.
+ *
+ * Errors: STEAD_TIMEOUT if it is not over by then: it goes on; STEAD_CANCELLED if it was given up; what it has failed with; STEAD_USAGE if there
+ * is none of this number; STEAD_PEER if the daemon has ended, and its flows with it.
+ */
+stead_status stead_daemon_flow_wait(const struct stead_daemon *daemon,
+                                    int64_t number,
+                                    int64_t timeout_ms,
+                                    char **json,
+                                    struct stead_error **error);
+
+/**
+ * Gives up a flow that the daemon runs: readers of what it writes are told.
+ *
+ * Errors: STEAD_USAGE if there is none of this number, or it is over; STEAD_TIMEOUT if a step of it takes long, after which it ends; STEAD_PEER
+ * if the daemon has ended.
+ */
+stead_status stead_daemon_flow_cancel(struct stead_daemon *daemon,
+                                      int64_t number,
+                                      struct stead_error **error);
+
+/**
+ * The flows that the daemon runs for this user, the latest first, as a JSON list: of each its number `flow`, its `name`, the streams that it
+ * `reads` and `writes`, its `state` ("running", "finished", "failed" or "cancelled"), its `job` or null, when it was `begun` in seconds since 1970, the
+ * `seconds` that it has run, the `steps` that it has had, and its `report` or `error`, or null. Those that are over only if `all`: 64 of them, for
+ * an hour. The text is the caller's, to be freed with stead_text_free.
+ *
+ * Errors: STEAD_PEER if the daemon has ended.
+ */
+stead_status stead_daemon_flows(const struct stead_daemon *daemon,
+                                bool all,
+                                char **json,
+                                struct stead_error **error);
 
 /**
  * Keeps a file or a folder of this node with all that lies in it, for `seconds` from now on or, if that is negative, for ever: neither

@@ -39,6 +39,35 @@ struct flow_options {
     const stead_coupling *coupling = nullptr;
 };
 
+namespace detail {
+
+/// The same as C has it.
+class flow_choice {
+public:
+    explicit flow_choice(const flow_options &how) : spaces_(pointers(how.dataspaces)) {
+        o_.size = sizeof o_;
+        o_.rank = how.rank;
+        o_.ranks = how.ranks;
+        o_.threads = how.threads;
+        o_.memory = how.memory;
+        o_.steps = how.steps;
+        o_.timeout_ms = how.timeout.count() < 0 ? 0 : static_cast<std::uint64_t>(how.timeout.count());
+        o_.cancel = how.cancel ? how.cancel->get() : nullptr;
+        o_.dataspaces = spaces_.data();
+        o_.dataspaces_count = spaces_.size();
+        o_.coupling = how.coupling;
+    }
+    flow_choice(const flow_choice &) = delete;
+    flow_choice &operator=(const flow_choice &) = delete;
+    const stead_flow_options *get() const noexcept { return &o_; }
+
+private:
+    std::vector<const char *> spaces_;
+    stead_flow_options o_{};
+};
+
+} // namespace detail
+
 /// A graph that was checked, and the functions that it needs.
 class flow {
 public:
@@ -109,23 +138,11 @@ public:
 
     /// Runs it until one of the streams that it reads has ended, in this thread; what was done, as JSON: see stead_flow_run.
     std::string run(const flow_options &how = {}) const {
-        const auto spaces = detail::pointers(how.dataspaces);
-        stead_flow_options o{};
-        o.size = sizeof o;
-        o.rank = how.rank;
-        o.ranks = how.ranks;
-        o.threads = how.threads;
-        o.memory = how.memory;
-        o.steps = how.steps;
-        o.timeout_ms = how.timeout.count() < 0 ? 0 : static_cast<std::uint64_t>(how.timeout.count());
-        o.cancel = how.cancel ? how.cancel->get() : nullptr;
-        o.dataspaces = spaces.data();
-        o.dataspaces_count = spaces.size();
-        o.coupling = how.coupling;
+        const detail::flow_choice o(how);
         char *json = nullptr;
         stead_error *e = nullptr;
         thrown() = nullptr;
-        const stead_status status = stead_flow_run(get(), &o, &json, &e);
+        const stead_status status = stead_flow_run(get(), o.get(), &json, &e);
         const std::exception_ptr cause = std::exchange(thrown(), nullptr);
         if (status == STEAD_OK) return detail::taken(json);
         const error failed(status, e);

@@ -308,6 +308,19 @@ public:
     std::string check(const stage_request &r) const { return text(stead_daemon_check, r.get(), nullptr); }
     /// As above; the flag stops it.
     std::string check(const stage_request &r, const cancel_flag &flag) const { return text(stead_daemon_check, r.get(), flag.get()); }
+    /// Has it run a flow, whether or not the program goes on; its number. See stead_daemon_flow_begin.
+    std::int64_t begin_flow(const flow &f, const flow_options &how = {}) const {
+        std::int64_t number = 0;
+        const detail::flow_choice o(how);
+        detail::call(stead_daemon_flow_begin, get(), f.get(), o.get(), &number);
+        return number;
+    }
+    /// Waits until a flow that it runs is over; what it has done, as JSON. Throws what it ended with.
+    std::string wait_flow(std::int64_t number) const { return text(stead_daemon_flow_wait, number, std::int64_t{-1}); }
+    /// Gives up a flow that it runs.
+    void cancel_flow(std::int64_t number) const { detail::call(stead_daemon_flow_cancel, get(), number); }
+    /// The flows that it runs for this user, the latest first, as JSON: those that are over only if `all`.
+    std::string flows(bool all = false) const { return text(stead_daemon_flows, all); }
     /// Its dataspaces, their room and their speed, as JSON.
     std::string spaces() const { return text(stead_daemon_spaces); }
     /// The names of the nodes of the pool, as JSON.

@@ -22,6 +22,16 @@ int main(int argc, char **argv) {
     CHECK(fails(stead::kind::cancelled, "was not finished", [&] { d.wait(after); }));
     CHECK(fails(stead::kind::cancelled, "was cancelled", [&] { d.wait_for(slow, std::chrono::seconds(1)); }));
     CHECK(fails(stead::kind::usage, "cancelled already", [&] { d.resume(slow); }));
+    const stead::flow little("[read.none]\n[node.mean]\nop = 'reduce'\nof = 'none.T'\nhow = 'mean'\n[write.little]\nvariables = { mean = 'mean' }\n");
+    const std::int64_t flow = d.begin_flow(little);
+    CHECK(d.flows().find("running") != std::string::npos);
+    d.cancel_flow(flow);
+    CHECK(fails(stead::kind::cancelled, "given up", [&] { d.wait_flow(flow); }));
+    CHECK(d.flows().find("none") == std::string::npos && d.flows(true).find("cancelled") != std::string::npos);
+    stead::flow_options soon;
+    soon.timeout = std::chrono::milliseconds(50);
+    const std::int64_t waits = d.begin_flow(little, soon);
+    CHECK(fails(stead::kind::timeout, "nobody writes", [&] { d.wait_flow(waits); }));
     CHECK(fails(stead::kind::usage, "in no pool", [&] { stead::daemon::on("elsewhere", argv[1]); }));
     CHECK(d.nodes().find('"') != std::string::npos);
     CHECK(fails(stead::kind::not_found, "no daemon", [] { stead::daemon("no-such-socket"); }));

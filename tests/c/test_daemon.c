@@ -133,6 +133,47 @@ static void errors(stead_daemon *d) {
     stead_stage_request_free(r);
 }
 
+/* Flows that it runs: one for streams that nobody writes, which is given up, and one that waits for them in vain. */
+static void flows(stead_daemon *d) {
+    const char *toml = "[read.none]\n[node.mean]\nop = 'reduce'\nof = 'none.T'\nhow = 'mean'\n[write.little]\nvariables = { mean = 'mean' }\n";
+    stead_flow_options o = {0};
+    stead_flow *f = NULL;
+    int64_t first = 0, second = 0;
+    char *json = NULL;
+    o.size = sizeof o;
+    OK(stead_flow_open(toml, &f, &e));
+    OK(stead_daemon_flow_begin(d, f, NULL, &first, &e));
+    FAILS(STEAD_TIMEOUT, "is not over", stead_daemon_flow_wait(d, first, 10, NULL, &e));
+    OK(stead_daemon_flows(d, false, &json, &e));
+    SAYS(json, "\"state\": \"running\"");
+    SAYS(json, "\"none\"");
+    stead_text_free(json);
+    json = NULL;
+    OK(stead_daemon_flow_cancel(d, first, &e));
+    FAILS(STEAD_USAGE, "is over", stead_daemon_flow_cancel(d, first, &e));
+    FAILS(STEAD_CANCELLED, "given up", stead_daemon_flow_wait(d, first, -1, &json, &e));
+    o.timeout_ms = 50;
+    o.threads = 1;
+    o.steps = 3;
+    o.memory = 1 << 20;
+    OK(stead_daemon_flow_begin(d, f, &o, &second, &e));
+    CHECK(second > first);
+    FAILS(STEAD_TIMEOUT, "nobody writes", stead_daemon_flow_wait(d, second, -1, &json, &e));
+    OK(stead_daemon_flows(d, true, &json, &e));
+    SAYS(json, "\"failed\"");
+    SAYS(json, "\"cancelled\"");
+    stead_text_free(json);
+    json = NULL;
+    o.ranks = 2;
+    FAILS(STEAD_USAGE, "by itself", stead_daemon_flow_begin(d, f, &o, &second, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_daemon_flow_begin(d, NULL, NULL, &second, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_daemon_flow_begin(d, f, NULL, NULL, &e));
+    FAILS(STEAD_USAGE, "no flow 12345", stead_daemon_flow_wait(d, 12345, 0, NULL, &e));
+    FAILS(STEAD_USAGE, "no flow 12345", stead_daemon_flow_cancel(d, 12345, &e));
+    CHECK(json == NULL);
+    stead_flow_free(f);
+}
+
 int main(int argc, char **argv) {
     stead_daemon *d = NULL;
     char *json = NULL;
@@ -146,6 +187,7 @@ int main(int argc, char **argv) {
     is_done(d);
     is_given_up(d, argv[2]);
     errors(d);
+    flows(d);
     stead_daemon_free(d);
     FAILS(STEAD_USAGE, "freed", stead_daemon_metrics(d, &json, &e));
     stead_daemon_free(NULL);

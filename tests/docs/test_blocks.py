@@ -26,6 +26,7 @@ from support import ROOT, command
 PICTURES = {
     ("ARCHITECTURE.md", "files -> store: bytes of extents -> format: blocks -> filter -> kernels: states -> merge -> finish -> report"): "a drawing",
     ("docs/computing-near-the-data.md", "plan"): "what hosts print that the tests do not have; its shape is tested in tests/mpi/test_place.py",
+    ("docs/flows.md", "stead flow run small.toml --background --on node7"): "the tests of pages have no pool; tests/mpi/test_pool_streams.py and tests/python/test_daemon_flows.py give such",
     ("docs/json.md", "{"): "an outline; the tables below it are compared with reports",
     ("docs/limits.md", "stead: FILE:LINE: column 'NAME': what is wrong"): "the shape of a message; tests/oracle/test_errors.py has messages",
     ("docs/protocol.md", '{"protocol": 1, "version": "0.1.0", "node": "node7", "user": 1000, "drained": false, "job": null}'): "tests/faults/test_daemon.py has this page",

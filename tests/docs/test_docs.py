@@ -116,6 +116,7 @@ BOUNDS = {
     "crates/stream/src/board.rs": ["GROUPS", "READERS", "NAME", "MOST_SLOTS", "SPARE"],
     "crates/stream/src/pool.rs": ["MOST_NODES"],
     "crates/daemon/src/pool.rs": ["MOST", "MOST_OF_USER"],
+    "crates/daemon/src/flows.rs": ["MOST_RUNNING", "MOST_OVER"],
     "crates/flow/src/check.rs": ["MAX_NODES", "MAX_SLOTS"],
     "crates/flow/src/op/window.rs": ["MAX_STEPS"],
     "crates/flow/src/op/sample.rs": ["MAX_ELEMENTS"],

@@ -664,7 +664,7 @@ def test_the_protocol_is_as_it_is_described(daemon):
     asked, _, sources = page.partition("## Sources on other nodes")
     rows = re.findall(r"^\| (`\{.*`) \| `\{\"(\w+)\"", asked, re.M)
     (daemon.at / "nvme").mkdir()
-    assert len(rows) == 23
+    assert len(rows) == 25
     streams = []
     for questions, answer in rows:
         for question in re.findall(r"`([^`]*)`", questions):

@@ -124,13 +124,16 @@ print(n)
     assert done.returncode == 0 and done.stdout == f"{STEPS}\n", done
 
 
-@pytest.mark.parametrize("by", ["command", "python", "ranks"])
+@pytest.mark.parametrize("by", ["command", "python", "ranks", "daemon"])
 def test_a_flow_between_nodes(pool, memories, tmp_path, by):  # noqa: F811
-    """A simulation on one node, the flow on another, by one process or by the ranks of a job, and who reads what comes out on a third."""
+    """A simulation on one node, the flow on another, by one process, by the ranks of a job or by the daemon there, and who reads what comes out on a third."""
     (tmp_path / "stead.toml").write_text(f'[dataspace.memory]\npath = "{memories[1]}"\n')
     (tmp_path / "flow.toml").write_text(FLOW)
     command = [str(STEAD), "flow", "run", str(tmp_path / "flow.toml"), "--format", "json", "--timeout", "60s"]
-    words = {"command": command, "python": [sys.executable, "-c", IN_PYTHON, memories[1]], "ranks": [*launch("openmpi", 2), *command]}[by]
+    # Begun by way of the daemon of another node.
+    handed = "import stead, sys, json\nflow = stead.daemon(sys.argv[1], node='n1').run_flow(stead.flow(sys.argv[2]), timeout=60)\nprint(json.dumps(flow.wait(120)))"
+    daemon = [sys.executable, "-c", handed, f"{pool.at}/n2/s", str(tmp_path / "flow.toml")]
+    words = {"daemon": daemon, "command": command, "python": [sys.executable, "-c", IN_PYTHON, memories[1]], "ranks": [*launch("openmpi", 2), *command]}[by]
     env = os.environ | {"STEAD_SOCKET": f"{pool.at}/n1/s", "STEAD_CONFIG": str(tmp_path / "stead.toml")} | PATIENT
     flow = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     writer = pooled(pool, 0, "write", memories[0], STEPS)

@@ -37,6 +37,7 @@ const FILES: &[&str] = &[
     "stage",
     "listing",
     "daemon",
+    "daemon_flow",
     "persist",
     "stream",
     "stream_coupling",

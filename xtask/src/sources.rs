@@ -177,6 +177,7 @@ const UNSAFE: &[&str] = &[
     "crates/capi/src/calibrate.rs",
     "crates/capi/src/cancel.rs",
     "crates/capi/src/daemon.rs",
+    "crates/capi/src/daemon_flow.rs",
     "crates/capi/src/dataset.rs",
     "crates/capi/src/error.rs",
     "crates/capi/src/flow.rs",

@@ -10,6 +10,7 @@ use crate::table::{self, Object};
 use crate::text;
 use std::ffi::c_char;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use stead::daemon::{Client, Clients, user_number};
 use stead::{Error, Kind, Result};
@@ -21,7 +22,7 @@ pub struct stead_daemon {
 }
 
 /// What the table has of a daemon.
-struct DaemonFace(Clients);
+struct DaemonFace(Arc<Clients>);
 
 impl Object for DaemonFace {
     type Handle = stead_daemon;
@@ -30,6 +31,11 @@ impl Object for DaemonFace {
 
 /// Transfers of a list.
 const MOST_LISTED: usize = 10_000;
+
+/// The connections themselves, for who waits by them.
+pub(crate) fn clients(daemon: *const stead_daemon) -> Result<Arc<Clients>> {
+    Ok(table::get::<DaemonFace>(daemon)?.0.clone())
+}
 
 pub(crate) fn ask<T>(
     daemon: *const stead_daemon,
@@ -41,11 +47,11 @@ pub(crate) fn ask<T>(
 /// The daemon as one of its administrators has it for the transfers of a user, by name or number.
 pub(crate) fn manage(daemon: *const stead_daemon, user: &str) -> Result<*mut stead_daemon> {
     let face = table::get::<DaemonFace>(daemon)?;
-    Ok(table::insert(DaemonFace(face.0.manage(user_number(user)?)?)))
+    Ok(table::insert(DaemonFace(Arc::new(face.0.manage(user_number(user)?)?))))
 }
 
 /// Writes what is asked of a daemon as JSON.
-fn tell<T: serde::Serialize>(
+pub(crate) fn tell<T: serde::Serialize>(
     c: &Caller,
     json: *mut *mut c_char,
     daemon: *const stead_daemon,
@@ -119,7 +125,7 @@ fn open(path: Option<&Path>, node: Option<&str>) -> Result<DaemonFace> {
         }
         .with_hint("start one: stead daemon")
     })?;
-    Ok(DaemonFace(clients))
+    Ok(DaemonFace(Arc::new(clients)))
 }
 
 /// Ends the connections. What the daemon was given goes on. NULL is nothing to do; a handle that is no daemon any more is left alone.

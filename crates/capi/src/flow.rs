@@ -12,7 +12,7 @@ use crate::versions::grows;
 use std::ffi::{c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use stead::daemon::StreamNodes;
+use stead::daemon::{FlowOptions, StreamNodes};
 use stead::flow::{CArray, CFunction, Flow, Functions, Graph, Options, load, of_c};
 use stead::stream::Stop;
 use stead::{Error, Result};
@@ -198,6 +198,33 @@ fn options(c: &Caller, given: *const stead_flow_options) -> Result<Options> {
         stop,
         coupling,
         nodes: StreamNodes::usual(),
+        told: None,
+    })
+}
+
+/// The graph of a flow.
+pub(crate) fn graph(flow: *const stead_flow) -> Result<Graph> {
+    Ok(table::get::<FlowFace>(flow)?.graph.clone())
+}
+
+/// How a daemon runs a flow.
+pub(crate) fn handed(c: &Caller, given: *const stead_flow_options) -> Result<FlowOptions> {
+    if given.is_null() {
+        return Ok(FlowOptions::default());
+    }
+    let given = c.grown(given, "options")?;
+    let shared = given.rank > 0 || given.ranks > 1 || !given.coupling.is_null();
+    if shared || given.dataspaces_count > 0 || !given.cancel.is_null() {
+        let message = "a daemon runs a flow by itself, with the dataspaces that it knows, until it is told to end";
+        return Err(Error::usage(message)
+            .with_hint("leave rank, ranks, coupling, dataspaces and cancel out; stead_daemon_flow_cancel ends it"));
+    }
+    let said = |n: u64| (n > 0).then_some(n);
+    Ok(FlowOptions {
+        threads: given.threads,
+        memory: said(given.memory),
+        steps: said(given.steps),
+        timeout: said(given.timeout_ms).map(|ms| ms as f64 / 1000.0),
     })
 }
 

@@ -18,6 +18,7 @@ mod builder;
 mod calibrate;
 mod cancel;
 mod daemon;
+mod daemon_flow;
 mod dataset;
 mod error;
 mod flow;

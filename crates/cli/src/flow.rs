@@ -1,7 +1,7 @@
 //! `stead flow`: operators between streams.
 
 use crate::args::{Described, FlowArgs, FlowRunArgs, FlowVerb};
-use crate::{output, ranks, signals, table};
+use crate::{background, output, ranks, signals, table};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,8 +46,14 @@ pub fn flow(a: &FlowArgs) -> Result<()> {
             }
         }
         FlowVerb::Show { file, output: Some(to), .. } => show(&checked(file)?, to),
+        FlowVerb::Run(a) if a.background => background::begin(a),
         FlowVerb::Run(a) if a.alone || a.rank.is_some() || a.ranks.is_some() => run(a, None),
         FlowVerb::Run(a) => ranks::with(|fabric| run(a, fabric)),
+        FlowVerb::List { all, on, format } => background::list(*all, on.as_deref(), *format),
+        FlowVerb::Wait { flow, timeout, on, format } => {
+            background::wait(*flow, *timeout, on.as_deref(), *format)
+        }
+        FlowVerb::Cancel { flow, on, format } => background::cancel(*flow, on.as_deref(), *format),
     }
 }
 
@@ -145,7 +151,7 @@ fn page(told: &Description) -> String {
     table::left(&["name", "does", "of", "makes", "when"], rows)
 }
 
-fn ran(report: &Report) -> String {
+pub fn ran(report: &Report) -> String {
     let mut out = count(usize::try_from(report.steps).unwrap_or(usize::MAX), "step");
     if report.dropped > 0 {
         out += &format!(", and {} that went before they were read", report.dropped);

@@ -3,6 +3,7 @@
 
 mod admin;
 mod args;
+mod background;
 mod calibrate;
 mod chart;
 mod clock;

@@ -6,12 +6,14 @@ use crate::clock;
 use crate::coming::Coming;
 use crate::control::{self, Report};
 use crate::counts::Counts;
+use crate::flows::{Begun, FlowAsk, FlowState, Flows};
 use crate::frame;
 use crate::job;
 use crate::metrics;
 use crate::persist;
 use crate::protocol::{Answer, Ask, Failed, Hello, PROTOCOL, StreamWay};
 use crate::socket::{is_gone, is_readable};
+use crate::streams::ByWorker;
 use rustix::net::sockopt::socket_peercred;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -21,7 +23,7 @@ use std::time::Duration;
 use stead_core::{Cancel, Error, Kind, Location, Result, is_node};
 use stead_stage::remote::{Answering, Question};
 use stead_stage::{Queue, Request, Standing, configured, usage};
-use stead_stream::Switchboard;
+use stead_stream::{Nodes, Switchboard};
 
 /// What has begun to come is to be there soon.
 const FRAME_WITHIN: Duration = Duration::from_secs(10);
@@ -66,6 +68,7 @@ pub(crate) struct Office {
     pub(crate) calendar: Calendar,
     /// Of readers on other nodes.
     pub(crate) streams: Switchboard,
+    pub(crate) flows: Arc<Flows>,
     pub(crate) here: Here,
 }
 
@@ -74,9 +77,16 @@ pub(crate) struct Here {
     /// The name of its node.
     pub(crate) node: String,
     /// Those of all nodes of the pool.
-    pub(crate) nodes: Vec<String>,
+    pub(crate) nodes: Arc<[String]>,
     /// Its connection to the broker.
     pub(crate) control: Arc<OwnedFd>,
+}
+
+impl Here {
+    /// The other nodes of the pool, for flows that read streams which are written there.
+    fn reached(&self) -> Arc<dyn Nodes> {
+        Arc::new(ByWorker::new(self.control.clone(), self.node.clone(), self.nodes.clone()))
+    }
 }
 
 /// Says who is there, and answers until the program has gone. If it is `managed`, that is one of an administrator, who acts with the rights
@@ -157,7 +167,7 @@ fn job_of(stream: &UnixStream, office: &Office) -> Option<String> {
     job::of_process(&office.desk.kept(), u32::try_from(pid).ok()?, user)
 }
 
-/// True of what is about transfers that the user has given, which administrators may ask, too.
+/// True of what is about transfers and flows that the user has given, which administrators may ask, too.
 fn is_of_taken(ask: &Ask) -> bool {
     match ask {
         Ask::Wait { .. }
@@ -165,6 +175,7 @@ fn is_of_taken(ask: &Ask) -> bool {
         | Ask::Cancel { .. }
         | Ask::Resume { .. }
         | Ask::List { .. }
+        | Ask::Flow(FlowAsk::Wait { .. } | FlowAsk::Cancel { .. } | FlowAsk::List { .. })
         | Ask::Metrics {} => true,
         Ask::Submit { .. }
         | Ask::Preview { .. }
@@ -172,6 +183,7 @@ fn is_of_taken(ask: &Ask) -> bool {
         | Ask::Spaces {}
         | Ask::Dataspaces {}
         | Ask::Persist(_)
+        | Ask::Flow(FlowAsk::Begin { .. })
         | Ask::Admin(_)
         | Ask::Nodes {}
         | Ask::Reach { .. }
@@ -183,7 +195,7 @@ fn is_of_taken(ask: &Ask) -> bool {
 
 /// Says to an administrator that something else is none of theirs.
 fn refused() -> Error {
-    let message = "an administrator may list transfers of others, wait for them, cancel and resume them, and nothing else";
+    let message = "an administrator may list transfers and flows of others, wait for them, cancel and resume them, and nothing else";
     Error::new(Kind::Permission, message).with_hint("ask by a connection of one's own")
 }
 
@@ -250,7 +262,7 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
             Answer::Spaces(list)
         }
         Ask::Dataspaces {} => Answer::Spaces(configured(&queue.stager().means().spaces)),
-        Ask::Nodes {} => Answer::Nodes(office.here.nodes.clone()),
+        Ask::Nodes {} => Answer::Nodes(office.here.nodes.to_vec()),
         Ask::Reach { .. } | Ask::Manage { .. } | Ask::Source(_) | Ask::Stream { .. } => {
             return Err(Error::internal("a question that is answered elsewhere"));
         }
@@ -258,7 +270,8 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
             let connections = office.connections.load(Ordering::Relaxed);
             let drained = office.desk.kept().drained;
             let nodes = office.here.nodes.len();
-            Answer::Metrics(metrics::text(queue, connections, drained, nodes)?)
+            let flows = office.flows.running();
+            Answer::Metrics(metrics::text(queue, connections, drained, nodes, flows)?)
         }
         Ask::Persist(ask) => {
             if let Some(location) = ask.location() {
@@ -266,8 +279,35 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
             }
             Answer::Persisted(persist::by(queue.stager(), ask)?)
         }
+        Ask::Flow(ask) => flow(ask, office, stream, job)?,
         Ask::Admin(ask) => Answer::Admin(office.desk.answer(ask)?),
     })
+}
+
+fn flow(ask: FlowAsk, office: &Office, stream: &UnixStream, job: Option<&str>) -> Result<Answer> {
+    let one = match ask {
+        FlowAsk::List { all } => return Ok(Answer::Flows(office.flows.list(all))),
+        FlowAsk::Cancel { flow } => office.flows.cancel(flow)?,
+        FlowAsk::Wait { flow, seconds } => awaited(seconds, office, stream, |left| {
+            let standing = office.flows.wait(flow, left)?;
+            Ok((standing.state != FlowState::Running, standing))
+        })?,
+        FlowAsk::Begin { graph, options } => {
+            if office.desk.kept().drained {
+                let e = Error::limit("this node is drained: it begins no flows");
+                return Err(e.with_hint(
+                    "run it in a process of its own: stead flow run, without --background",
+                ));
+            }
+            let (means, nodes) = (office.queue.stager().means(), office.here.reached());
+            let begun = Begun { graph, options, job, means: &means, nodes };
+            let standing = office.flows.begin(begun)?;
+            // Whoever clears up after a job that has ended meanwhile may not have seen it.
+            office.flows.keep_to(&office.queue.stager().means().jobs);
+            standing
+        }
+    };
+    Ok(Answer::Flow(Box::new(one)))
 }
 
 /// Does what may take long, as long as somebody waits for it: it is cancelled once the program has gone, or the worker ends.
@@ -393,7 +433,7 @@ fn source(
     Ok(reply.map(Answer::Source))
 }
 
-fn from_root(location: &Location) -> Result<()> {
+pub(crate) fn from_root(location: &Location) -> Result<()> {
     if location.space.is_none() && !location.path.starts_with('/') {
         return Err(Error::usage(format!("'{location}' is not a path from the root on"))
             .with_hint("the daemon does not know where its clients are"));
@@ -402,6 +442,19 @@ fn from_root(location: &Location) -> Result<()> {
 }
 
 fn wait(transfer: i64, seconds: f64, office: &Office, stream: &UnixStream) -> Result<Standing> {
+    awaited(seconds, office, stream, |left| {
+        let standing = office.queue.wait(transfer, left)?;
+        Ok((standing.status.state.rests(), standing))
+    })
+}
+
+/// Looks again and again until what is looked at is over, the time is, or nobody waits for it any more.
+fn awaited<T>(
+    seconds: f64,
+    office: &Office,
+    stream: &UnixStream,
+    look: impl Fn(Duration) -> Result<(bool, T)>,
+) -> Result<T> {
     if !(0.0..=LONGEST_S).contains(&seconds) {
         return Err(Error::usage(format!(
             "a wait of {seconds} seconds; 0 to {LONGEST_S} are possible"
@@ -410,12 +463,12 @@ fn wait(transfer: i64, seconds: f64, office: &Office, stream: &UnixStream) -> Re
     let until = clock::now() + Duration::from_secs_f64(seconds);
     loop {
         let left = until.saturating_duration_since(clock::now());
-        let standing = office.queue.wait(transfer, left.min(LOOK))?;
+        let (is_over, standing) = look(left.min(LOOK))?;
         if office.ending.is_cancelled() {
             // What is stopped now goes on soon: that is not its end.
             return Err(Error::new(Kind::Peer, "the daemon ends"));
         }
-        if standing.status.state.rests() || left <= LOOK {
+        if is_over || left <= LOOK {
             return Ok(standing);
         }
         if is_gone(stream) {
@@ -474,6 +527,9 @@ mod tests {
             r#"{"resume": {"transfer": null}}"#,
             r#"{"list": {"all": true}}"#,
             r#"{"metrics": {}}"#,
+            r#"{"flow": {"list": {"all": true}}}"#,
+            r#"{"flow": {"wait": {"flow": 1, "seconds": 0}}}"#,
+            r#"{"flow": {"cancel": {"flow": 1}}}"#,
         ] {
             assert!(is_answered(text), "{text}");
         }
@@ -485,6 +541,7 @@ mod tests {
             r#"{"dataspaces": {}}"#,
             r#"{"nodes": {}}"#,
             r#"{"persist": {"list": {}}}"#,
+            r#"{"flow": {"begin": {"graph": {}}}}"#,
             r#"{"admin": {"stats": {}}}"#,
             r#"{"reach": {"node": "n"}}"#,
             r#"{"manage": {"user": 0}}"#,

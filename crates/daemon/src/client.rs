@@ -1,6 +1,7 @@
 //! A program's connection to the daemon of its node, or by way of it to that of another one.
 
 use crate::clock;
+use crate::flows::{self, FlowAsk, FlowOptions, FlowStanding};
 use crate::frame;
 use crate::protocol::{AdminAnswer, AdminAsk, Answer, Ask, Hello, PROTOCOL, PersistAsk, StreamWay};
 use crate::socket;
@@ -8,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stead_core::{BucketUrl, Error, Kind, Result};
+use stead_flow::Graph;
 use stead_model::transfer::Remaining;
 use stead_stage::remote::{Part, Question, Reply};
 use stead_stage::{Checked, Persisted, Preview, Request, Standing, Status, Usage, fixed};
@@ -109,7 +111,7 @@ impl Client {
     }
 
     /// Connects to the daemon that listens on this socket, or else as [`Client::connect`] finds it, as one of its administrators: for the
-    /// transfers of another user, whose number [`crate::user_number`] tells. They can be listed, waited for, cancelled and resumed; anything
+    /// transfers and flows of another user, whose number [`crate::user_number`] tells. They can be listed, waited for, cancelled and resumed; anything
     /// else is refused with `Permission`. None if there is no daemon.
     ///
     /// # Errors
@@ -187,12 +189,8 @@ impl Client {
         }
     }
 
-    /// One whose other end speaks next.
-    pub(crate) fn over(stream: UnixStream, path: &Path, far: Option<String>) -> Result<Client> {
-        Client::begin(stream, path, far, None)
-    }
-
-    fn begin(
+    /// One whose other end speaks next, within this patience.
+    pub(crate) fn begin(
         mut stream: UnixStream,
         path: &Path,
         far: Option<String>,
@@ -433,6 +431,53 @@ impl Client {
         }
     }
 
+    /// Has the daemon run a flow, with the rights of this user, whether or not the program goes on: it reads streams that are written on any node
+    /// of the pool, and writes them on the node of the daemon. Recorded streams lie in folders of that node. It ends with its daemon, and with
+    /// the job of this program, if that is of one.
+    ///
+    /// # Errors
+    /// Those of [`stead_flow::check`]; `Usage` for flows with functions; `Permission` for dataspaces of jobs; `Limit` if too many run, or
+    /// the node is drained; `Format` if the daemon is older than this question.
+    pub fn begin_flow(&mut self, graph: &Graph, options: &FlowOptions) -> Result<FlowStanding> {
+        let begin = FlowAsk::Begin { graph: flows::fixed(graph)?, options: options.clone() };
+        self.flow(begin, ANSWERS_WITHIN)
+    }
+
+    /// Waits until a flow is over, for no longer than this, and says how far it is.
+    ///
+    /// # Errors
+    /// `Usage` if there is none of this number; `Timeout` if the daemon does not answer.
+    pub fn wait_flow(&mut self, flow: i64, most: Duration) -> Result<FlowStanding> {
+        let most = most.min(WAITS);
+        self.flow(FlowAsk::Wait { flow, seconds: most.as_secs_f64() }, ANSWERS_WITHIN + most)
+    }
+
+    /// Gives a flow up: readers of what it writes are told.
+    ///
+    /// # Errors
+    /// `Usage` if there is none of this number, or it is over; `Timeout` if a step of it takes long, after which it ends.
+    pub fn cancel_flow(&mut self, flow: i64) -> Result<FlowStanding> {
+        self.flow(FlowAsk::Cancel { flow }, ANSWERS_WITHIN)
+    }
+
+    fn flow(&mut self, ask: FlowAsk, most: Duration) -> Result<FlowStanding> {
+        match self.ask_within(&Ask::Flow(ask), most)? {
+            Answer::Flow(standing) => Ok(*standing),
+            _ => self.odd(),
+        }
+    }
+
+    /// Flows of this user, the latest first; those that are over only if `all`: 64 of them, for an hour.
+    ///
+    /// # Errors
+    /// `Timeout`.
+    pub fn flows(&mut self, all: bool) -> Result<Vec<FlowStanding>> {
+        match self.ask(&Ask::Flow(FlowAsk::List { all }))? {
+            Answer::Flows(list) => Ok(list),
+            _ => self.odd(),
+        }
+    }
+
     /// Asks as an administrator.
     ///
     /// # Errors
@@ -566,7 +611,7 @@ mod tests {
             "protocol": PROTOCOL, "version": "0", "node": "n", "user": 0, "drained": false, "job": null
         });
         frame::write(&mut far, &hello).unwrap();
-        let mut client = Client::over(near, Path::new("/s"), None).unwrap();
+        let mut client = Client::begin(near, Path::new("/s"), None, None).unwrap();
         assert!(!client.is_gone());
         // As it is after a fork: another process.
         client.process = client.process.wrapping_add(1);
@@ -584,7 +629,7 @@ mod tests {
             "protocol": PROTOCOL, "version": "0", "node": "n", "user": 0, "drained": false, "job": null
         });
         frame::write(&mut far, &hello).unwrap();
-        let mut client = Client::over(near, Path::new("/s"), None).unwrap();
+        let mut client = Client::begin(near, Path::new("/s"), None, None).unwrap();
         let at = |text: &str| Location::parse(text, &|_| None).unwrap();
         let request = Request {
             action: Action::Sync,
@@ -607,7 +652,7 @@ mod tests {
             "protocol": PROTOCOL, "version": "0", "node": "n2", "user": 0, "drained": false, "job": null
         });
         frame::write(&mut far, &hello).unwrap();
-        let client = Client::over(near, Path::new("/s"), Some("n2".into())).unwrap();
+        let client = Client::begin(near, Path::new("/s"), Some("n2".into()), None).unwrap();
         let client = Client { here: Some("n1".into()), ..client };
         let at = |text: &str| Location::parse(text, &|_| None).unwrap();
         let sources = ["/a", "x://a", "memory://a", "s3://b/a", "n2:memory://a", "n3:/a"];

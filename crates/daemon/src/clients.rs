@@ -2,6 +2,7 @@
 
 use crate::client::{Client, ended};
 use crate::clock;
+use crate::flows::{FlowStanding, FlowState};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -103,6 +104,32 @@ impl Clients {
             }
         }
         answer
+    }
+
+    /// Waits until a flow is over, or so long if that is said, and says how far it is. `look` is told so about ten times a second; its error ends
+    /// the wait.
+    ///
+    /// # Errors
+    /// `Usage` if there is none of this number; `Peer` if the daemon has ended, and its flows with it; that of `look`.
+    pub fn wait_flow(
+        &self,
+        flow: i64,
+        most: Option<Duration>,
+        look: &mut dyn FnMut(&FlowStanding) -> Result<()>,
+    ) -> Result<FlowStanding> {
+        let until = most.and_then(|most| clock::now().checked_add(most));
+        let left = || until.map_or(LOOK, |at| at.saturating_duration_since(clock::now()).min(LOOK));
+        loop {
+            let standing = self.ask(|client| client.wait_flow(flow, left()));
+            let standing = standing.map_err(|e| match e.kind() {
+                Kind::Peer => e.with_hint("flows end with their daemon: begin it anew"),
+                _ => e,
+            })?;
+            if standing.state != FlowState::Running || left().is_zero() {
+                return Ok(standing);
+            }
+            look(&standing)?;
+        }
     }
 
     /// Waits until nothing more happens with a transfer, or so long if that is said, over the end of a daemon that is started again,

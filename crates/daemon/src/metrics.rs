@@ -1,4 +1,4 @@
-//! Numbers about a user's transfers, as Prometheus reads them.
+//! Numbers about a user's transfers and flows, as Prometheus reads them.
 
 use std::fmt::Write;
 use stead_core::Result;
@@ -31,6 +31,7 @@ pub(crate) fn text(
     connections: usize,
     drained: bool,
     nodes: usize,
+    flows: usize,
 ) -> Result<String> {
     let mut text = String::new();
     let totals = queue.totals()?;
@@ -63,6 +64,8 @@ pub(crate) fn text(
     let drained = [(String::new(), f64::from(u8::from(drained)))];
     metric(&mut text, "drained", "1 if no transfers are taken and begun.", &drained);
     metric(&mut text, "connections", "Open connections of programs.", &connections);
+    let flows = [(String::new(), flows as f64)];
+    metric(&mut text, "flows", "Flows that run.", &flows);
     let nodes = [(String::new(), nodes as f64)];
     metric(&mut text, "pool_nodes", "Nodes of the pool that the daemon belongs to.", &nodes);
     Ok(text)

@@ -1,6 +1,7 @@
 //! What is said over the socket: `docs/protocol.md` describes it.
 
 pub use crate::admin::Numbers;
+pub use crate::flows::{FlowAsk, FlowOptions, FlowStanding, FlowState};
 pub use crate::persist::PersistAsk;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -92,6 +93,8 @@ pub enum Ask {
     Metrics {},
     /// Keep something, share it, or tell what is.
     Persist(PersistAsk),
+    /// Run a flow, or tell of those that run.
+    Flow(FlowAsk),
     /// What administrators ask.
     Admin(AdminAsk),
     /// Which nodes does the pool have?
@@ -154,6 +157,10 @@ pub enum Answer {
     Metrics(String),
     /// What is kept and shared, if that was asked.
     Persisted(Vec<Persisted>),
+    /// How far a flow is.
+    Flow(Box<FlowStanding>),
+    /// Flows, the latest first.
+    Flows(Vec<FlowStanding>),
     /// What an administrator has asked for.
     Admin(AdminAnswer),
     /// Their names; without a pool that of this one.

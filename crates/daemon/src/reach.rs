@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stead_core::{Error, Kind, Result};
 use stead_stage::remote::{Line, Part, Question, Reach, Reply};
+use stead_stream::Patience;
 
 /// Connections that the broker makes.
 #[derive(Debug)]
@@ -21,17 +22,24 @@ impl ByBroker {
     }
 }
 
+/// Has the broker make a connection to another node, whose hello comes within this patience.
+///
+/// # Errors
+/// `Peer` if the daemon of either node is gone; `Timeout`, and that of what ends the wait.
+pub(crate) fn led(control: &OwnedFd, node: &str, patience: Option<&Patience>) -> Result<Client> {
+    let (ours, theirs) = UnixStream::pair().map_err(|e| Error::io("make", "a connection", e))?;
+    let report = Report::Reach { node: node.to_owned() };
+    control::send(control, &report, Some(theirs.as_fd()), true).map_err(|e| {
+        let message = format!("the daemon of this node has ended: {e}");
+        Error::new(Kind::Peer, message)
+    })?;
+    drop(theirs);
+    Client::begin(ours, Path::new(node), Some(node.to_owned()), patience)
+}
+
 impl Reach for ByBroker {
     fn line(&self, node: &str) -> Result<Box<dyn Line>> {
-        let (ours, theirs) =
-            UnixStream::pair().map_err(|e| Error::io("make", "a connection", e))?;
-        let report = Report::Reach { node: node.to_owned() };
-        control::send(&self.control, &report, Some(theirs.as_fd()), true).map_err(|e| {
-            let message = format!("the daemon of this node has ended: {e}");
-            Error::new(Kind::Peer, message)
-        })?;
-        drop(theirs);
-        let client = Client::over(ours, Path::new(node), Some(node.to_owned()))?;
+        let client = led(&self.control, node, None)?;
         Ok(Box::new(Far { client, room: Vec::new() }))
     }
 }

@@ -1,7 +1,9 @@
-//! Streams of other nodes of the pool, as a program reads them.
+//! Streams of other nodes of the pool, as a program reads them, and as a flow of a worker does.
 
 use crate::client::Client;
 use crate::protocol::StreamWay;
+use crate::reach::led;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,28 +42,7 @@ impl Nodes for StreamNodes {
             Some(mut client) => (client.nodes()?, Some(client.hello().node.clone())),
             None => (Vec::new(), None),
         };
-        let mut others: Vec<String> = match &self.only {
-            None => all,
-            Some(only) => {
-                if let Some(name) = only.iter().find(|name| !all.contains(name)) {
-                    let (kind, message) = match all.is_empty() {
-                        true => (
-                            Kind::Peer,
-                            format!("node '{name}' is not reached: no daemon runs here"),
-                        ),
-                        false => (Kind::NotFound, format!("there is no node '{name}' in the pool")),
-                    };
-                    return Err(Error::new(kind, message).with_hint(
-                        "daemons that are a pool reach each other: mpirun stead daemon --pool",
-                    ));
-                }
-                only.clone()
-            }
-        };
-        others.retain(|name| Some(name) != here.as_ref());
-        others.sort_unstable();
-        others.dedup();
-        Ok(Names { here, others })
+        wanted(all, here, self.only.as_deref())
     }
 
     fn are_named(&self) -> bool {
@@ -78,21 +59,91 @@ impl Nodes for StreamNodes {
         let none = || Error::new(Kind::Peer, "the daemon of this node has ended");
         let path = self.path.as_deref();
         let client = Client::connect_within(path, Some(node), patience)?.ok_or_else(none)?;
-        let (here, there) = (env!("CARGO_PKG_VERSION"), &client.hello().version);
-        if there != here {
-            let message = format!("node '{node}' has stead {there}, and this one {here}");
-            return Err(Error::new(Kind::Peer, message)
-                .with_hint("streams go between nodes of the same version of stead"));
-        }
-        let way = match way {
-            Way::Errands => StreamWay::Errands,
-            Way::Asks => StreamWay::Asks,
-            Way::Look => StreamWay::Look,
-        };
-        client.for_stream(number, way)
+        talks(client, node, number, way)
     }
 
     fn among(&self, names: Vec<String>) -> Arc<dyn Nodes> {
         Arc::new(StreamNodes::new(self.path.as_deref()).only(names))
     }
+}
+
+/// The same for a worker, which has the broker make its connections.
+#[derive(Debug)]
+pub(crate) struct ByWorker {
+    control: Arc<OwnedFd>,
+    here: String,
+    all: Arc<[String]>,
+    only: Option<Vec<String>>,
+}
+
+impl ByWorker {
+    pub(crate) fn new(control: Arc<OwnedFd>, here: String, all: Arc<[String]>) -> ByWorker {
+        ByWorker { control, here, all, only: None }
+    }
+}
+
+impl Nodes for ByWorker {
+    fn names(&self, _: &Patience) -> Result<Names> {
+        wanted(self.all.to_vec(), Some(self.here.clone()), self.only.as_deref())
+    }
+
+    fn are_named(&self) -> bool {
+        self.only.is_some()
+    }
+
+    fn connect(
+        &self,
+        node: &str,
+        number: u64,
+        way: Way,
+        patience: &Patience,
+    ) -> Result<UnixStream> {
+        talks(led(&self.control, node, Some(patience))?, node, number, way)
+    }
+
+    fn among(&self, names: Vec<String>) -> Arc<dyn Nodes> {
+        let (control, here, all) = (self.control.clone(), self.here.clone(), self.all.clone());
+        Arc::new(ByWorker { control, here, all, only: Some(names) })
+    }
+}
+
+/// Of all nodes those that are asked.
+fn wanted(all: Vec<String>, here: Option<String>, only: Option<&[String]>) -> Result<Names> {
+    let mut others: Vec<String> = match only {
+        None => all,
+        Some(only) => {
+            if let Some(name) = only.iter().find(|name| !all.contains(name)) {
+                let (kind, message) = match all.is_empty() {
+                    true => {
+                        (Kind::Peer, format!("node '{name}' is not reached: no daemon runs here"))
+                    }
+                    false => (Kind::NotFound, format!("there is no node '{name}' in the pool")),
+                };
+                return Err(Error::new(kind, message).with_hint(
+                    "daemons that are a pool reach each other: mpirun stead daemon --pool",
+                ));
+            }
+            only.to_vec()
+        }
+    };
+    others.retain(|name| Some(name) != here.as_ref());
+    others.sort_unstable();
+    others.dedup();
+    Ok(Names { here, others })
+}
+
+/// Turns a connection to the worker of another node into one about streams.
+fn talks(client: Client, node: &str, number: u64, way: Way) -> Result<UnixStream> {
+    let (here, there) = (env!("CARGO_PKG_VERSION"), &client.hello().version);
+    if there != here {
+        let message = format!("node '{node}' has stead {there}, and this one {here}");
+        return Err(Error::new(Kind::Peer, message)
+            .with_hint("streams go between nodes of the same version of stead"));
+    }
+    let way = match way {
+        Way::Errands => StreamWay::Errands,
+        Way::Asks => StreamWay::Asks,
+        Way::Look => StreamWay::Look,
+    };
+    client.for_stream(number, way)
 }

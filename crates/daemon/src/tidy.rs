@@ -1,4 +1,4 @@
-//! What a worker clears up by itself: transfers of jobs that are over, what these have left, what has expired.
+//! What a worker clears up by itself: transfers and flows of jobs that are over, what these have left, what has expired.
 
 use crate::answers::Office;
 use crate::clock;
@@ -17,6 +17,7 @@ const TRIES: usize = 3;
 /// Clears up once. What cannot be done now is done the next time.
 pub(crate) fn once(office: &Office, control: &OwnedFd) {
     let log = |e: stead_core::Error| crate::log::log(&format!("cannot clear up: {e}"));
+    office.flows.keep_to(&office.queue.stager().means().jobs);
     // A transfer that goes on would bring back what is removed.
     if let Err(e) = give_up(office) {
         return log(e);

@@ -8,6 +8,7 @@ use crate::clock;
 use crate::coming::Coming;
 use crate::control::{self, Handed, Order, Report};
 use crate::counts::Counts;
+use crate::flows::Flows;
 use crate::log::log;
 use crate::reach::ByBroker;
 use crate::refuse::refuse;
@@ -91,7 +92,7 @@ pub fn work() -> Result<()> {
         space::set_home(Path::new(&owner.home));
     }
     let control = Arc::new(control);
-    let nodes = names.map(nodes).transpose()?.unwrap_or_else(|| vec![node.clone()]);
+    let nodes = names.map(nodes).transpose()?.unwrap_or_else(|| vec![node.clone()]).into();
     let here = Here { node, nodes, control: control.clone() };
     let desk = Desk::open(Some(kept.into()), rights, threads, admin, control.clone());
     match desk.and_then(|desk| open(Path::new(&state), journal, desk, here)) {
@@ -129,6 +130,7 @@ fn open(state: &Path, journal: u64, desk: Desk, here: Here) -> Result<(Arc<Offic
     let office = Office {
         queue,
         streams: Switchboard::new(ending.clone()),
+        flows: Arc::new(Flows::new(state)),
         connections: AtomicUsize::new(0),
         managed: AtomicUsize::new(0),
         taken: AtomicUsize::new(0),
@@ -180,6 +182,8 @@ fn run(control: &Arc<OwnedFd>, office: Arc<Office>, bell: &Arc<Bell>) -> Result<
     office.ending.cancel();
     bell.ring();
     tidies.ring();
+    // Readers of what they write are told.
+    office.flows.end();
     // It stops within a file.
     let _ = tidier.join();
     // Connections that are open still have it.
@@ -249,6 +253,7 @@ fn obey(control: &OwnedFd, office: &Arc<Office>, tidies: &Bell) -> Result<()> {
         let busy = office.connections.load(Ordering::Relaxed) > 0
             || office.managed.load(Ordering::Relaxed) > 0
             || load.running + load.ready > 0
+            || office.flows.is_used()
             || !office.tidy.load(Ordering::Acquire);
         if busy {
             since = clock::now();

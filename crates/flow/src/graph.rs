@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 use stead_core::{DType, Error, Result, limits};
-use stead_stream::{Behind, Start};
+use stead_stream::{AUTO, Behind, Start, is_location};
 
 /// A graph of operators between streams.
 ///
@@ -550,6 +550,15 @@ impl Graph {
             Error::usage(format!("this is no flow: {at}{why}"))
                 .with_hint("see docs/flows.md for what a flow is made of")
         })
+    }
+
+    /// What of it names folders: where streams were recorded that it reads, and where those that it writes are recorded or spill.
+    pub fn locations(&mut self) -> impl Iterator<Item = &mut String> {
+        let read = self.read.values_mut().filter_map(|read| read.stream.as_mut());
+        let read = read.filter(|name| is_location(name));
+        let write = self.write.values_mut().flat_map(|to| [&mut to.persist, &mut to.spill]);
+        // Somebody else chooses that one, of those that may be chosen.
+        read.chain(write.flatten().filter(|name| *name != AUTO))
     }
 
     /// As TOML, which [`Graph::parse`] reads.

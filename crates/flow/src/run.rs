@@ -14,6 +14,7 @@ use crate::value::{Tile, Value, bytes_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 use stead_core::layout::Spaces;
@@ -50,6 +51,8 @@ pub struct Options {
     pub coupling: Option<Arc<Coupling>>,
     /// Other nodes on which what is read may be written, as a reader has them.
     pub nodes: Option<Arc<dyn Nodes>>,
+    /// Where it is said how many steps it has had, while it runs.
+    pub told: Option<Arc<AtomicU64>>,
 }
 
 impl Default for Options {
@@ -65,6 +68,7 @@ impl Default for Options {
             stop: Stop::default(),
             coupling: None,
             nodes: None,
+            told: None,
         }
     }
 }
@@ -259,6 +263,9 @@ impl Flow {
             let fetched = steps.iter().map(|step| step.report().fetched);
             all.fetched = fetched.fold(all.fetched, u64::saturating_add);
             all.steps += 1;
+            if let Some(told) = &options.told {
+                told.store(all.steps, Ordering::Relaxed);
+            }
         }
         Ok(all)
     }

@@ -1,14 +1,16 @@
 //! The daemon of the node: `stead.daemon` and what is asked of it.
 
 use crate::errors::raise;
+use crate::flow::graph;
 use crate::fork;
+use crate::request::seconds;
 use crate::stage::{Asked, json, request};
 use crate::stream::{signals, unlocked};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use stead::daemon::{Client, Clients, PersistAsk, user_number};
+use stead::daemon::{Client, Clients, FlowOptions, PersistAsk, user_number};
 use stead::stage::{Standing, State, ended_with, location};
 use stead::{Error, Result};
 
@@ -179,6 +181,50 @@ impl Daemon {
     /// Dataspaces, as JSON.
     fn usage(&self, py: Python<'_>) -> PyResult<String> {
         self.ask(py, |d| json(&d.spaces()?))
+    }
+
+    /// Has it run a flow, which is given as JSON, and so is how far it is.
+    fn begin_flow(
+        &self,
+        py: Python<'_>,
+        given: &str,
+        threads: usize,
+        memory: Option<u64>,
+        steps: Option<u64>,
+        timeout: f64,
+    ) -> PyResult<String> {
+        let options = FlowOptions { threads, memory, steps, timeout: Some(timeout) };
+        let graph = graph(given).map_err(raise)?;
+        self.ask(py, |d| json(&d.begin_flow(&graph, &options)?))
+    }
+
+    /// How far a flow is, as JSON, once it is over or after so many seconds. A signal ends the wait.
+    fn wait_flow(&self, py: Python<'_>, flow: i64, timeout: Option<f64>) -> PyResult<String> {
+        let inner = self.checked()?;
+        let most = seconds(timeout, "timeout")?;
+        let mut stopped = None;
+        let standing = py.detach(|| {
+            inner.wait_flow(flow, most, &mut |_| {
+                Python::attach(|py| py.check_signals()).map_err(|e| {
+                    stopped = Some(e);
+                    Error::cancelled()
+                })
+            })
+        });
+        match stopped {
+            Some(e) => Err(e),
+            None => standing.and_then(|standing| json(&standing)).map_err(raise),
+        }
+    }
+
+    /// Gives one up; says as JSON what came of it.
+    fn cancel_flow(&self, py: Python<'_>, flow: i64) -> PyResult<String> {
+        self.ask(py, |d| json(&d.cancel_flow(flow)?))
+    }
+
+    /// Flows, as JSON.
+    fn flows(&self, py: Python<'_>, all: bool) -> PyResult<String> {
+        self.ask(py, |d| json(&d.flows(all)?))
     }
 
     /// What an administrator asks, and the answer, as JSON.

@@ -17,7 +17,7 @@ use stead::flow::{Flow, Function, Functions, Given, Graph, Options, Wanted, chec
 use stead::stream::Stop;
 use stead::{Error, Order, Result};
 
-fn graph(json: &str) -> Result<Graph> {
+pub fn graph(json: &str) -> Result<Graph> {
     serde_json::from_str(json).map_err(|e| Error::usage(format!("this is no flow: {e}")))
 }
 
@@ -152,8 +152,19 @@ pub fn run_flow(
         });
         let stop = stop.every(SIGNALS);
         let (spaces, nodes) = (spaces(&dataspaces)?, StreamNodes::usual());
-        let options =
-            Options { spaces, rank, ranks, threads, memory, steps, timeout, stop, coupling, nodes };
+        let options = Options {
+            spaces,
+            rank,
+            ranks,
+            threads,
+            memory,
+            steps,
+            timeout,
+            stop,
+            coupling,
+            nodes,
+            told: None,
+        };
         // What fails is kept apart: an exception of a function goes before it.
         Ok(flow.run(&options).and_then(|report| json(&report)))
     })?;

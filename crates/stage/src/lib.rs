@@ -64,6 +64,6 @@ pub use moving::Moving;
 pub use others::Others;
 pub use queue::{Kind, Load, Queue, Share, Standing, Totals};
 pub use request::{Action, Exists, Options, Request};
-pub use rules::Jobs;
+pub use rules::{Jobs, keep_to_jobs};
 pub use status::{Failure, Preview, Progress, State, Status, Watcher, ended_with};
 pub use usage::{Usage, configured, usage};

@@ -2,15 +2,17 @@
 
 use crate::ends::Base;
 use crate::journal::{Ends, Journal};
+use crate::manager::Means;
 use crate::others::{Beside, Claim};
 use crate::place::Place;
 use crate::plan::{Planned, Sums};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stead_core::layout::Spaces;
 use stead_core::layout::spaces::Bound;
-use stead_core::{Cancel, Error, Kind, Result, units};
+use stead_core::{Cancel, Error, Kind, Location, Result, units};
 use stead_store::quota;
 
 pub(crate) use stead_store::quota::Rule;
@@ -74,6 +76,34 @@ pub(crate) fn may_touch<'r>(
         return Err(Error::new(Kind::Permission, message).with_hint(hint));
     }
     Ok(())
+}
+
+/// Refuses a program of this job, or of none, what is in a dataspace for others: named by it, or by a path below its folder, by whatever links
+/// that leads there. What is not there yet is where it will be.
+///
+/// # Errors
+/// `Permission`, with the job that it takes.
+pub fn keep_to_jobs(means: &Means, job: Option<&str>, at: &Location) -> Result<()> {
+    let named = |bound: &Bound<'_>| match bound.terms.jobs {
+        true => (at.space.as_deref() == Some(bound.name)).then_some(true),
+        false => Some(false),
+    };
+    // Another dataspace may lie in it.
+    let path = match &at.space {
+        None => PathBuf::from(&at.path),
+        Some(space) => {
+            let folder = means.spaces.folder(space).map(Path::new).unwrap_or(Path::new(""));
+            folder.join(at.path.trim_start_matches('/'))
+        }
+    };
+    let above = || {
+        let known = |path: &&Path| std::fs::metadata(path).is_ok_and(|meta| meta.is_dir());
+        let folder = path.ancestors().find(known);
+        let whole = folder.and_then(|folder| std::fs::canonicalize(folder).ok());
+        let of = |path: &Path| std::fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
+        whole.map_or_else(Vec::new, |whole| whole.ancestors().filter_map(of).collect())
+    };
+    may_touch(quota::around(&means.spaces, &named, &above).iter(), job, &means.jobs)
 }
 
 /// Bytes that transfers under way still have to write to a dataspace, but for this one.
@@ -218,6 +248,40 @@ mod tests {
         );
         assert!(!is_of(&space, "s", "/a/bc") && !is_of(&path, "s", "/a/b/cd"));
         assert!(is_of(&bucket, "s", "s3://x") && !is_of(&bucket, "s", "s3://xy"));
+    }
+
+    #[test]
+    fn what_lies_in_a_dataspace_of_jobs_is_found_by_any_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        std::fs::create_dir(path("burst")).unwrap();
+        std::os::unix::fs::symlink(path("burst"), path("link")).unwrap();
+        let text = format!(
+            "[dataspace.burst]\npath = \"{0}\"\njobs = true\n[dataspace.same]\npath = \"{0}\"\n[dataspace.all]\npath = \"{1}\"\n",
+            path("burst"),
+            path("")
+        );
+        let spaces = Spaces::parse(&text, &|_| None).unwrap();
+        let jobs = Jobs::from([("12".to_owned(), BTreeSet::from(["burst".to_owned()]))]);
+        let means = Means { spaces, jobs, ..Means::default() };
+        let at = |text: &str| Location::parse(text, &|_| None).unwrap();
+        let kind = |job, text: &str| keep_to_jobs(&means, job, &at(text)).err().map(|e| e.kind());
+        for text in [
+            "burst://a",
+            "burst://",
+            "same://a",
+            "all://burst/a",
+            &path("burst"),
+            &path("burst/a/b"),
+            &path("link/a"),
+        ] {
+            assert_eq!(kind(None, text), Some(Kind::Permission), "{text}");
+            assert_eq!(kind(Some("13"), text), Some(Kind::Permission), "{text}");
+            assert_eq!(kind(Some("12"), text), None, "{text}");
+        }
+        for text in ["all://a", &path("a"), &path("bursts"), "/"] {
+            assert_eq!(kind(None, text), None, "{text}");
+        }
     }
 
     #[test]

@@ -143,9 +143,9 @@ pub mod daemon {
         AdminAnswer, AdminAsk, AdminSpace, Hello, JobIs, Numbers, Stats,
     };
     pub use stead_daemon::{
-        ByDaemon, Client, Clients, PersistAsk, Settings, StreamNodes, dataspaces_besides,
-        dataspaces_named, learn, persist, serve, serve_in_pool, serves_all, socket_path,
-        user_number, work,
+        ByDaemon, Client, Clients, FlowOptions, FlowStanding, FlowState, PersistAsk, Settings,
+        StreamNodes, dataspaces_besides, dataspaces_named, learn, persist, serve, serve_in_pool,
+        serves_all, socket_path, user_number, work,
     };
     pub use stead_stage::Persisted;
 }

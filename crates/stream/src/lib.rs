@@ -60,7 +60,7 @@ pub use index::{Attribute, Definition};
 pub use options::{Behind, Patience, Read, Start, Stop, Written};
 pub use pool::{Names, Nodes, Switchboard, Way};
 pub use reader::Reader;
-pub use recorded::{Recording, is_recorded, recordings};
+pub use recorded::{AUTO, Recording, is_location, is_recorded, recordings};
 pub use report::{MemoryReport, ReaderReport, StepPut, StepReport, Wait, WriterReport};
 pub use step::{Array, Step};
 pub use subscription::Subscription;

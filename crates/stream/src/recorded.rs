@@ -9,10 +9,11 @@ mod replay;
 mod spot;
 mod track;
 
-pub(crate) use choice::{AUTO, CHOSEN, Choice};
+pub use choice::AUTO;
+pub(crate) use choice::{CHOSEN, Choice};
 pub use list::{Recording, recordings};
 pub(crate) use quotas::Quotas;
 pub(crate) use recorder::{Job, Of, Recorder};
 pub(crate) use replay::{Replay, describe, remove};
-pub use spot::is_recorded;
-pub(crate) use spot::{Card, forget, is_location, read as card, spot, tell, told};
+pub(crate) use spot::{Card, forget, read as card, spot, tell, told};
+pub use spot::{is_location, is_recorded};

@@ -14,6 +14,11 @@ const EXAMPLES: &str = "Examples:
   for r in 0 1 2 3; do stead flow run small.toml --rank $r --ranks 4 & done; wait
   stead flow run warmer.toml --load
   mpirun --host node1,node2 stead flow run small.toml
+  stead flow run small.toml --background --on node7
+  stead flow list
+  stead flow wait 3 --on node7
+  stead flow cancel 3
+With --background the daemon of a node runs it, with the rights of this user, until it is over or the daemon ends.
 A flow reads streams, works on their variables, and writes streams. Its file is TOML:
   [read.sim]
   [node.mean]
@@ -58,6 +63,45 @@ pub enum FlowVerb {
     },
     /// Run a flow until one of the streams that it reads has ended
     Run(FlowRunArgs),
+    /// List the flows that the daemon of a node runs for this user
+    List {
+        /// Those that are over, too: the latest ones, for an hour
+        #[arg(long)]
+        all: bool,
+        /// Ask the daemon of another node of the pool
+        #[arg(long, value_name = "NODE", value_parser = super::stage::node)]
+        on: Option<String>,
+        /// How to print them
+        #[arg(long, value_enum, default_value_t)]
+        format: Described,
+    },
+    /// Wait until a flow that a daemon runs is over, and print what it has done
+    Wait {
+        /// Its number
+        #[arg(value_name = "FLOW")]
+        flow: i64,
+        /// Wait no longer than this, such as 90s
+        #[arg(long, value_name = "TIME", value_parser = super::admin::time)]
+        timeout: Option<u64>,
+        /// Ask the daemon of another node of the pool
+        #[arg(long, value_name = "NODE", value_parser = super::stage::node)]
+        on: Option<String>,
+        /// How to print what was done
+        #[arg(long, value_enum, default_value_t)]
+        format: Described,
+    },
+    /// Give up a flow that a daemon runs: readers of what it writes are told
+    Cancel {
+        /// Its number
+        #[arg(value_name = "FLOW")]
+        flow: i64,
+        /// Ask the daemon of another node of the pool
+        #[arg(long, value_name = "NODE", value_parser = super::stage::node)]
+        on: Option<String>,
+        /// How to print what was done
+        #[arg(long, value_enum, default_value_t)]
+        format: Described,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -74,6 +118,12 @@ pub struct FlowRunArgs {
     /// Run alone though a launcher (mpirun, srun) has started several ranks
     #[arg(long)]
     pub alone: bool,
+    /// Have the daemon of this node run it, print its number, and do not wait
+    #[arg(long, conflicts_with_all = ["rank", "ranks", "alone", "load"])]
+    pub background: bool,
+    /// Have the daemon of another node of the pool run it
+    #[arg(long, value_name = "NODE", requires = "background", value_parser = super::stage::node)]
+    pub on: Option<String>,
     /// Load functions from the libraries that the file names (function = "lib.so:name"). Their code is run: for flows that you trust
     #[arg(long)]
     pub load: bool,

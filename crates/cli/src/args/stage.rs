@@ -420,7 +420,7 @@ fn journal(text: &str) -> Result<u64, String> {
 }
 
 /// The name of a node, in which %r stands for the rank.
-fn node(text: &str) -> Result<String, String> {
+pub(super) fn node(text: &str) -> Result<String, String> {
     match stead::stage::is_node(&text.replace("%r", "0")) {
         true => Ok(text.to_owned()),
         false => Err("names of nodes have letters, digits, '.', '-' and '_'".to_owned()),

@@ -41,6 +41,7 @@ from ._errors import (
     UsageError,
 )
 from ._flow import Flow, FlowArray, FlowPicture, FlowSource, RunningFlow, flow
+from ._handed_flow import HandedFlow
 from ._kernels import *  # noqa: F403
 from ._layout import Copied, describe_layout, get, put
 from ._offload import FileView, Site, offload
@@ -115,6 +116,7 @@ __all__ = [
     "FlowSource",
     "FormatError",
     "Handed",
+    "HandedFlow",
     "InternalError",
     "IoError",
     "LimitError",

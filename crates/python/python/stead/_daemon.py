@@ -8,7 +8,9 @@ import sys
 
 from . import _progress, _stead
 from ._admin import Admin
+from ._dataset import size
 from ._errors import PeerError, make
+from ._handed_flow import HandedFlow
 from ._stage import Staged, asked
 
 TYPE_CHECKING = False
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
     from typing import Any
 
+    from ._flow import Flow
     from ._stage import Names, Paths
 
 #: Seconds between two looks of `await`: from, to, and how much longer each time.
@@ -336,6 +339,61 @@ class Daemon:
     def resume_all(self) -> list[Handed]:
         """Has all transfers done again that were interrupted."""
         return [Handed(self, id) for id in self._open.resume(None)]
+
+    def run_flow(
+        self,
+        flow: Flow,
+        *,
+        threads: int = 0,
+        memory: int | str | None = None,
+        steps: int | None = None,
+        timeout: float = 600,
+    ) -> HandedFlow:
+        """Has the daemon run a flow, with the rights of this user, whether or not the program goes on. It reads streams that are written on any
+        node of the pool, and writes them on the node of the daemon. Recorded steps are in folders of that node, and dataspaces are those that the
+        daemon finds configured. It ends with the daemon, and with the job of this program, if that is of one.
+
+            >>> flow = stead.flow()
+            >>> flow.write("small", mean=flow.read("sim")["T"].mean(over="y"))
+            >>> stead.daemon(node="node7").run_flow(flow)
+            HandedFlow(3)
+
+        Args:
+            flow: What `stead.flow` gives. A daemon runs no functions of programs.
+            threads: As for `Flow.run`.
+            memory: As for `Flow.run`.
+            steps: As for `Flow.run`.
+            timeout: As for `Flow.run`.
+
+        Raises:
+            UsageError: It makes no sense, or has functions.
+            PermissionDeniedError: It names a dataspace of jobs, and this program is of none that has it.
+            LimitError: Too many of this user run; or the node is drained.
+            PeerError: The daemon has ended.
+        """
+        told = json.loads(self._open.begin_flow(flow._json(), threads, size(memory), steps, float(timeout)))
+        return HandedFlow(self, told["flow"])
+
+    def flow(self, id: int) -> HandedFlow:
+        """A flow that the daemon runs, or has run within the last hour.
+
+        Args:
+            id: Its number.
+
+        Raises:
+            UsageError: There is none of this number.
+        """
+        self._open.wait_flow(id, 0.0)
+        return HandedFlow(self, id)
+
+    def flows(self, all: bool = False) -> list[dict[str, Any]]:
+        """Flows of this user that the daemon runs, the latest first, each as `HandedFlow.status` says it.
+
+        Args:
+            all: Those that are over, too: 64 of them, for an hour.
+        """
+        found: list[dict[str, Any]] = json.loads(self._open.flows(bool(all)))
+        return found
 
     def spaces(self) -> list[dict[str, Any]]:
         """Dataspaces of the daemon, as `dataspaces` says them."""

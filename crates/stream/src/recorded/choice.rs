@@ -15,8 +15,8 @@ use stead_core::{BucketUrl, Error, Kind, Result};
 use stead_store::region::SPACE;
 use stead_store::{Folder, Root, process, quota, tier};
 
-/// What writers say in place of a folder.
-pub(crate) const AUTO: &str = "auto";
+/// What writers say in place of a folder for what [spills](crate::Written::spill), to have one chosen.
+pub const AUTO: &str = "auto";
 /// What the writers of a node agree on then, in place of the number of a folder.
 pub(crate) const CHOSEN: u64 = u64::MAX;
 /// So often it is looked whether another writer has chosen.

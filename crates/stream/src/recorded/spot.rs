@@ -17,7 +17,7 @@ const FORM: u64 = 1;
 const MOST: u64 = 64 << 10;
 
 /// True of what is no name of a stream, but says where steps were recorded. No name of a stream has a `/`.
-pub(crate) fn is_location(name: &str) -> bool {
+pub fn is_location(name: &str) -> bool {
     name.contains('/')
 }
 
