@@ -85,11 +85,13 @@ def memory(roots, folder):
         own += (kib["Pss_Anon:"] + kib["Pss_File:"]) << 10
         shared += kib["Pss_Shmem:"] << 10
     files = 0
-    for file in folder.rglob("*"):
-        try:
-            files += file.lstat().st_blocks * 512
-        except OSError:
-            continue
+    # Folders come and go while this looks: a walk passes over those, where a glob ends with an error.
+    for at, _, names in os.walk(folder):
+        for name in names:
+            try:
+                files += os.lstat(os.path.join(at, name)).st_blocks * 512
+            except OSError:
+                continue
     return own + max(shared, files)
 
 

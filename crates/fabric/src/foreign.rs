@@ -9,12 +9,20 @@ pub use crate::functions::{
     STEAD_FABRIC_NOTHING as NOTHING, STEAD_FABRIC_VERSION as VERSION, STEAD_FABRIC_WHY as WHY,
     stead_fabric as Functions, stead_make_fabric_fn,
 };
-use crate::{Fabric, Rounds, kinds};
+use crate::{Fabric, Rounds, Spares, kinds};
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stead_core::{Error, Kind, Result};
+
+/// Bytes of messages that are over which a fabric of functions keeps for the next ones: each is copied between its memory and that of the
+/// functions, and fresh pages take more time than the copy.
+const KEPT: usize = 4 << 20;
+/// Who has waited in vain for so long has seen that nothing comes: if nothing has gone meanwhile either, nothing is kept.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Calls a maker of functions. What `data` is, is between it and who calls it; libstead_mpi takes the address of a
 /// communicator.
@@ -39,6 +47,9 @@ pub unsafe fn make(make: stead_make_fabric_fn, data: *mut c_void) -> Result<Fore
 pub struct Foreign {
     given: Functions,
     rounds: Rounds,
+    spares: Spares,
+    /// Something has come or gone since somebody has last waited in vain for long.
+    has_moved: AtomicBool,
 }
 
 /// A function of a record. Those of a fabric that was made are there.
@@ -74,7 +85,8 @@ impl Foreign {
         if functions.rank >= functions.size || functions.size > most {
             return Err(Error::usage("a fabric has no ranks, or not this one"));
         }
-        Ok(Foreign { given: functions, rounds: Rounds::default() })
+        let (rounds, spares) = (Rounds::default(), Spares::new(KEPT));
+        Ok(Foreign { given: functions, rounds, spares, has_moved: AtomicBool::new(false) })
     }
 
     fn take(&self, from: u64, tag: u32, within: Duration) -> Result<Option<(usize, Vec<u8>)>> {
@@ -91,6 +103,7 @@ impl Foreign {
     ) -> Result<Option<(usize, Vec<u8>)>> {
         let (mut sender, mut bytes, mut len) = (said, std::ptr::null_mut(), 0);
         let mut why = [0; WHY];
+        let is_long = within >= QUIET;
         // Rounded up, so that a short wait is one.
         let within = u64::try_from(within.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
         let (recv, free) = (there(self.given.recv, "recv")?, there(self.given.free, "free")?);
@@ -108,6 +121,9 @@ impl Foreign {
             )
         };
         if code == NOTHING {
+            if is_long && !self.has_moved.swap(false, Ordering::Relaxed) {
+                self.spares.free();
+            }
             return Ok(None);
         }
         check(code, &why, usize::try_from(from).ok())?;
@@ -115,13 +131,17 @@ impl Foreign {
         let message = match len_here {
             Some(0) => Ok(Vec::new()),
             Some(_) if bytes.is_null() => return Err(Error::internal("a message has no bytes")),
-            // SAFETY: `recv` gave so many bytes.
-            Some(n) => Ok(unsafe { std::slice::from_raw_parts(bytes, n) }.to_vec()),
+            Some(n) => self.spares.empty(n).map(|mut message| {
+                // SAFETY: `recv` gave so many bytes.
+                message.extend_from_slice(unsafe { std::slice::from_raw_parts(bytes, n) });
+                message
+            }),
             None => Err(Error::limit("a message is too long")),
         };
         // SAFETY: what `recv` gave, once.
         unsafe { free(self.given.data, bytes, len) };
         let message = message?;
+        self.has_moved.store(true, Ordering::Relaxed);
         if sender >= self.given.size {
             return Err(Error::internal(format!("a message came from a rank {sender}")));
         }
@@ -177,6 +197,9 @@ impl Fabric for Foreign {
             let (at, len) = (bytes.as_ptr(), bytes.len() as u64);
             send(self.given.data, to as u64, tag, at, len, why.as_mut_ptr())
         };
+        self.has_moved.store(true, Ordering::Relaxed);
+        // It was copied: its memory is free for what comes next.
+        self.spares.keep(bytes);
         check(code, &why, Some(to))
     }
 
@@ -214,13 +237,35 @@ impl Fabric for Foreign {
             while let Ok(Some(_)) = self.recv_any(tag, Duration::ZERO) {}
         }
     }
+
+    fn memory(&self, len: usize) -> Vec<u8> {
+        // Without memory there is no room in it: whoever adds to it finds out.
+        self.spares.empty(len).unwrap_or_default()
+    }
+
+    fn give_back(&self, bytes: Vec<u8>) {
+        self.spares.keep(bytes);
+    }
+}
+
+/// What functions have: a fabric, and messages that were given and are not freed yet. They stay whole here, each with all the room that it
+/// has, by where their bytes are: `free` is told how many bytes a message has, which may be fewer than its memory has.
+struct Lent {
+    fabric: Arc<dyn Fabric>,
+    given: Mutex<HashMap<usize, Vec<u8>>>,
+}
+
+impl Lent {
+    fn given(&self) -> MutexGuard<'_, HashMap<usize, Vec<u8>>> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A fabric as functions. Whoever gets them calls `release` once.
 pub fn lend(fabric: Arc<dyn Fabric>) -> Functions {
     let (rank, size) = (fabric.rank() as u64, fabric.size() as u64);
     let deadline_ms = u64::try_from(fabric.deadline().as_millis()).unwrap_or(u64::MAX);
-    let data = Box::into_raw(Box::new(fabric)).cast();
+    let data = Box::into_raw(Box::new(Lent { fabric, given: Mutex::default() })).cast();
     let version = VERSION;
     Functions {
         version,
@@ -237,13 +282,22 @@ pub fn lend(fabric: Arc<dyn Fabric>) -> Functions {
     }
 }
 
-/// The fabric behind `data`.
+/// What is behind `data`.
 ///
 /// # Safety
 /// `data` comes from [`lend`] and was not released.
+unsafe fn lent<'a>(data: *mut c_void) -> &'a Lent {
+    // SAFETY: as the caller promises.
+    unsafe { &*data.cast::<Lent>() }
+}
+
+/// The fabric behind `data`.
+///
+/// # Safety
+/// As of [`lent`].
 unsafe fn of<'a>(data: *mut c_void) -> &'a dyn Fabric {
     // SAFETY: as the caller promises.
-    unsafe { &**data.cast::<Arc<dyn Fabric>>() }
+    unsafe { &*lent(data).fabric }
 }
 
 /// Writes the text of an error and returns its number.
@@ -280,19 +334,25 @@ unsafe extern "C" fn send(
     len: u64,
     why: *mut u8,
 ) -> i32 {
+    // SAFETY: `data` is ours.
+    let fabric = unsafe { of(data) };
     let copy = match usize::try_from(len) {
         Ok(0) => Vec::new(),
         // SAFETY: `why` is as the caller promises.
         Ok(_) if bytes.is_null() => unsafe {
             return fail(&Error::usage("no bytes are given"), why);
         },
-        // SAFETY: the caller gives so many bytes.
-        Ok(n) => unsafe { std::slice::from_raw_parts(bytes, n) }.to_vec(),
+        Ok(n) => {
+            let mut copy = fabric.memory(n);
+            // SAFETY: the caller gives so many bytes.
+            copy.extend_from_slice(unsafe { std::slice::from_raw_parts(bytes, n) });
+            copy
+        }
         // SAFETY: `why` is as the caller promises.
         Err(_) => return unsafe { fail(&Error::limit("a message is too long"), why) },
     };
-    // SAFETY: `data` is ours; `why` is as the caller promises.
-    unsafe { of(data).send(rank_of(to), tag, copy).map_or_else(|e| fail(&e, why), |()| 0) }
+    // SAFETY: `why` is as the caller promises.
+    unsafe { fabric.send(rank_of(to), tag, copy).map_or_else(|e| fail(&e, why), |()| 0) }
 }
 
 unsafe extern "C" fn recv(
@@ -307,7 +367,8 @@ unsafe extern "C" fn recv(
 ) -> i32 {
     let within = Duration::from_millis(within_ms);
     // SAFETY: `data` is ours.
-    let fabric = unsafe { of(data) };
+    let lent = unsafe { lent(data) };
+    let fabric = &*lent.fabric;
     let got = match from {
         ANY if tag == FORGET => {
             // SAFETY: the caller gives a valid place, with a tag in it.
@@ -327,13 +388,17 @@ unsafe extern "C" fn recv(
         }
     };
     match got {
-        Ok(Some((rank, message))) => {
-            let message = message.into_boxed_slice();
+        Ok(Some((rank, mut message))) => {
+            let (at, n) = (message.as_mut_ptr(), message.len());
+            // Of one without bytes nothing is to be freed, and others may be at the same place.
+            if n > 0 {
+                lent.given().insert(at.addr(), message);
+            }
             // SAFETY: the caller gives valid places.
             unsafe {
                 *sender = rank as u64;
-                *len = message.len() as u64;
-                *bytes = Box::into_raw(message).cast();
+                *len = n as u64;
+                *bytes = at;
             }
             0
         }
@@ -343,10 +408,13 @@ unsafe extern "C" fn recv(
     }
 }
 
-unsafe extern "C" fn free(_: *mut c_void, bytes: *mut u8, len: u64) {
-    let message = std::ptr::slice_from_raw_parts_mut(bytes, rank_of(len));
-    // SAFETY: it comes from `recv`, with its length, and is given back once.
-    drop(unsafe { Box::from_raw(message) });
+unsafe extern "C" fn free(data: *mut c_void, bytes: *mut u8, len: u64) {
+    // SAFETY: `data` is ours.
+    let lent = unsafe { lent(data) };
+    let message = if len > 0 { lent.given().remove(&bytes.addr()) } else { None };
+    if let Some(message) = message {
+        lent.fabric.give_back(message);
+    }
 }
 
 unsafe extern "C" fn alive(data: *mut c_void, rank: u64, why: *mut u8) -> i32 {
@@ -356,7 +424,7 @@ unsafe extern "C" fn alive(data: *mut c_void, rank: u64, why: *mut u8) -> i32 {
 
 unsafe extern "C" fn release(data: *mut c_void) {
     // SAFETY: it comes from `lend` and is released once.
-    drop(unsafe { Box::from_raw(data.cast::<Arc<dyn Fabric>>()) });
+    drop(unsafe { Box::from_raw(data.cast::<Lent>()) });
 }
 
 #[cfg(test)]
@@ -376,6 +444,122 @@ mod tests {
             let ranks = Local::over_nodes(nodes, Duration::from_secs(60));
             crate::conformance::check(ranks.into_iter().map(foreign).collect());
         }
+    }
+
+    /// A rank that is alone, whose messages have memory of others that are over.
+    struct Sparing {
+        local: Local,
+        spares: Spares,
+    }
+
+    impl Fabric for Sparing {
+        fn rank(&self) -> usize {
+            0
+        }
+
+        fn size(&self) -> usize {
+            1
+        }
+
+        fn node_of(&self, _: usize) -> usize {
+            0
+        }
+
+        fn deadline(&self) -> Duration {
+            self.local.deadline()
+        }
+
+        fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> Result<()> {
+            self.local.send(to, tag, bytes)
+        }
+
+        fn recv_within(&self, from: usize, tag: u32, within: Duration) -> Result<Option<Vec<u8>>> {
+            self.local.recv_within(from, tag, within)
+        }
+
+        fn recv_any(&self, tag: u32, within: Duration) -> Result<Option<(usize, Vec<u8>)>> {
+            self.local.recv_any(tag, within)
+        }
+
+        fn alive(&self, rank: usize) -> Result<()> {
+            self.local.alive(rank)
+        }
+
+        fn rounds(&self) -> &Rounds {
+            self.local.rounds()
+        }
+
+        fn memory(&self, len: usize) -> Vec<u8> {
+            self.spares.empty(len).unwrap()
+        }
+
+        fn give_back(&self, bytes: Vec<u8>) {
+            self.spares.keep(bytes);
+        }
+    }
+
+    #[test]
+    fn memory_of_messages_that_are_over_is_used_again_on_both_sides() {
+        let sparing = Arc::new(Sparing { local: Local::single(), spares: Spares::new(KEPT) });
+        // SAFETY: functions of this module.
+        let fabric = unsafe { Foreign::new(lend(sparing.clone())) }.unwrap();
+        const LEN: usize = 1 << 20;
+        // Memory with more room than what is sent needs.
+        let there: Vec<u8> = Vec::with_capacity(LEN);
+        let here = fabric.memory(LEN);
+        let (at_there, at_here) = (there.as_ptr().addr(), here.as_ptr().addr());
+        sparing.give_back(there);
+        fabric.give_back(here);
+        for (n, len) in [(1, LEN), (2, LEN - 1), (3, LEN / 2 + 1), (4, LEN - 4096), (5, LEN)] {
+            let mut message = fabric.memory(len);
+            assert_eq!((message.as_ptr().addr(), message.len()), (at_here, 0), "{n}");
+            message.resize(len, n);
+            fabric.send(0, 7, message).unwrap();
+            let got = fabric.recv(0, 7).unwrap();
+            assert_eq!((got.as_ptr().addr(), got.len()), (at_here, len), "{n}");
+            assert!(got.iter().all(|byte| *byte == n));
+            fabric.give_back(got);
+            // The other side has its memory again, with all of its room.
+            let spare = sparing.memory(LEN);
+            assert_eq!((spare.as_ptr().addr(), spare.capacity()), (at_there, LEN), "{n}");
+            sparing.give_back(spare);
+        }
+        // Who waits in vain for long sees whether it is needed any more.
+        for is_kept in [true, false] {
+            assert!(fabric.recv_within(0, 7, QUIET).unwrap().is_none());
+            assert_eq!(fabric.spares.is_empty(), !is_kept);
+        }
+    }
+
+    #[test]
+    fn what_was_given_goes_when_it_is_freed_and_with_the_fabric() {
+        let functions = lend(Arc::new(Local::single()));
+        let mut why = [0; WHY];
+        let (mut sender, mut bytes, mut len) = (0, std::ptr::null_mut(), 0);
+        let data = functions.data;
+        let mut all = Vec::new();
+        for message in [&b"abc"[..], b"", b"", b"defg"] {
+            // SAFETY: functions of this module, and valid places.
+            let (sent, got) = unsafe {
+                let sent =
+                    send(data, 0, 1, message.as_ptr(), message.len() as u64, &raw mut why[0]);
+                let why = why.as_mut_ptr();
+                (sent, recv(data, 0, 1, 0, &mut sender, &mut bytes, &mut len, why))
+            };
+            assert_eq!((sent, got, len), (0, 0, message.len() as u64));
+            assert!(!bytes.is_null());
+            all.push((bytes, len));
+        }
+        // SAFETY: as above.
+        let given = || unsafe { lent(data) }.given().len();
+        assert_eq!(given(), 2);
+        for (bytes, len) in all.drain(..3) {
+            // SAFETY: what `recv` gave, once.
+            unsafe { free(data, bytes, len) };
+        }
+        assert_eq!(given(), 1);
+        // SAFETY: not released before.
+        unsafe { release(data) };
     }
 
     #[test]

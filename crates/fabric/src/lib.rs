@@ -15,6 +15,7 @@ pub mod kinds;
 mod local;
 mod mailbox;
 mod rounds;
+mod spares;
 mod subset;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::expect_used)]
@@ -24,6 +25,7 @@ pub use collective::{FabricExt, Heard, frame, frame_after, unframe};
 pub use local::Local;
 pub use mailbox::Mailbox;
 pub use rounds::Rounds;
+pub use spares::Spares;
 pub use subset::Subset;
 
 use std::ops::Range;

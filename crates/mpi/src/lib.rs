@@ -42,9 +42,6 @@ mod raw;
 #[cfg(any(feature = "link", test))]
 #[cfg_attr(not(feature = "link"), allow(dead_code))]
 mod silence;
-#[cfg(any(feature = "link", test))]
-#[cfg_attr(not(feature = "link"), allow(dead_code))]
-mod spares;
 
 #[cfg(feature = "link")]
 pub use ranks::{Mpi, Options, World, end_all};

@@ -2,19 +2,21 @@
 //! who is waited for.
 
 use crate::boxes::Boxes;
-use crate::spares::Spares;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stead_core::{Error, Kind, Result};
+use stead_fabric::Spares;
 
 /// Senders wait while more bytes than these are on their way, unless there are few to their receiver: one that takes nothing is not
-/// to keep others from being sent to.
-const OUT: usize = 16 << 20;
+/// to keep others from being sent to. What is on its way is memory of each rank beside what it sends: no more than keeps a link busy.
+const OUT: usize = 8 << 20;
 /// So many to a receiver are few.
-const SHARE: usize = 8 << 20;
+const SHARE: usize = 4 << 20;
 /// While more than these are on their way, as where several take nothing, senders wait for whomever it is.
-const MOST: usize = 64 << 20;
+const MOST: usize = 32 << 20;
+/// Bytes of messages that are over which are kept for the next ones: as many as go out at a time.
+const KEPT: usize = OUT;
 /// Messages of no more bytes than these never wait: what ranks ask, and say when they are done.
 const SMALL: usize = 4 << 10;
 
@@ -123,7 +125,7 @@ impl Post {
             rank,
             size,
             boxes: Boxes::default(),
-            spares: Spares::default(),
+            spares: Spares::new(KEPT),
             inner: Mutex::default(),
             work: Condvar::new(),
             moved: Condvar::new(),

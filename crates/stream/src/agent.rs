@@ -18,13 +18,16 @@ use crate::trail::Trail;
 use crate::wire::{self, Ask, Errand, Lags, Starts, Wanted};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use stead_core::layout::Spaces;
 use stead_core::{Bounds, Error, Kind, Result};
 
 /// How often it is looked whether who asks is still there.
 const LOOK: Duration = Duration::from_secs(1);
+/// So long it is waited, at most, for errands to let steps go that were sent before the next step was asked for: parts that others get by the
+/// same line may be before them.
+const BEFORE: Duration = Duration::from_millis(100);
 /// A wait for a step is no longer, whatever is asked for.
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -91,9 +94,34 @@ struct Seat {
     place: Place,
     /// How often each step is held, and what writers say of it.
     held: Mutex<HashMap<u64, (u64, Arc<Told>)>>,
+    /// How many errands to let a step go were run; all that there will be when no more are.
+    gone: Mutex<u64>,
+    more_gone: Condvar,
 }
 
 impl Seat {
+    fn new(place: Place) -> Seat {
+        let (held, gone, more_gone) = (Mutex::default(), Mutex::default(), Condvar::new());
+        Seat { place, held, gone, more_gone }
+    }
+
+    /// So many more errands to let a step go were run.
+    fn have_gone(&self, more: u64) {
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        *gone = gone.saturating_add(more);
+        drop(gone);
+        self.more_gone.notify_all();
+    }
+
+    /// Waits until so many were. They were sent before what is being answered now, but by the line of errands, which another thread hears:
+    /// a step that is still held when writers learn that its reader is past it is in memory beside the next one that they begin. Who holds
+    /// steps on purpose has sent nothing, and so is not waited for.
+    fn hear_of_those_before(&self, gone: u64, most: Duration) {
+        let heard = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        // What does not come in time is heard when it comes.
+        let _ = self.more_gone.wait_timeout_while(heard, most.min(BEFORE), |heard| *heard < gone);
+    }
+
     fn held(&self) -> MutexGuard<'_, HashMap<u64, (u64, Arc<Told>)>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -359,12 +387,16 @@ pub(crate) fn serve(home: &Home, client: &Client<'_>) {
         let answer = match wire::decode::<Ask>(&message) {
             Ok(Ask::Bye) => return,
             Ok(Ask::Open(asked)) => wire::answer(begin(home, client, &asked, &mut seat)),
-            Ok(Ask::Next(from, passes, milliseconds)) => {
+            Ok(Ask::Next(from, passes, milliseconds, gone)) => {
                 let none = || wire::astray("nothing was opened");
                 let seat = seat.as_ref().ok_or_else(none);
-                wire::answer(
-                    seat.and_then(|seat| coming(seat, (from, passes), milliseconds, &mut known)),
-                )
+                let time = Duration::from_millis(milliseconds).min(LONGEST);
+                wire::answer(seat.and_then(|seat| {
+                    let until = clock::after(time);
+                    // Who wants to know at once what is there is not kept waiting for that.
+                    seat.hear_of_those_before(gone, time);
+                    coming(seat, (from, passes), until, &mut known)
+                }))
             }
             Ok(Ask::Settle(said)) => {
                 let none = || wire::astray("it is one of no job");
@@ -446,7 +478,7 @@ fn begin(
     options.check()?;
     let place = open(home, asked, &options, Some(elsewhere))?;
     let position = place.source().position();
-    let new = Arc::new(Seat { place, held: Mutex::default() });
+    let new = Arc::new(Seat::new(place));
     let (line, its) = (client.errands.clone(), new.clone());
     (client.thread)("stead-parts", Box::new(move || run_errands(&*line, &its)))?;
     *seat = Some(new);
@@ -456,10 +488,9 @@ fn begin(
 fn coming(
     seat: &Seat,
     (mut from, passes): (u64, bool),
-    milliseconds: u64,
+    until: Instant,
     known: &mut HashSet<u64>,
 ) -> Result<wire::Next> {
-    let until = clock::after(Duration::from_millis(milliseconds).min(LONGEST));
     loop {
         match seat.place.source().next(from, passes, until)? {
             Coming::Nothing => return Ok(wire::Next::Nothing),
@@ -486,6 +517,7 @@ fn run_errands(line: &dyn Line, seat: &Seat) {
             Ok(Errand::Bye) => break,
             Ok(Errand::LetGo(step, is_done)) => {
                 seat.let_go(step, is_done);
+                seat.have_gone(1);
                 continue;
             }
             Ok(Errand::Given(step, dropped, waited)) => {
@@ -512,5 +544,119 @@ fn run_errands(line: &dyn Line, seat: &Seat) {
         if line.send(answer).is_err() {
             break;
         }
+    }
+    // Nobody is kept waiting for errands that nobody runs.
+    seat.have_gone(u64::MAX);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::*;
+    use crate::wired::Wired;
+    use crate::{Writer, Written};
+    use std::os::unix::net::UnixStream;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// A stream in a folder of its own, that has these steps, all of which stay.
+    fn stream(steps: u64) -> (tempfile::TempDir, Home, Writer, Read) {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut spaces = Spaces::default();
+        spaces.imply("memory", dir.path().join("own").to_str().unwrap());
+        let written = Written { spaces: spaces.clone(), keep: 10, ..Written::default() };
+        let mut writer = Writer::open("sim", &written).unwrap();
+        for _ in 0..steps {
+            writer.begin().unwrap();
+            writer.end().unwrap();
+        }
+        let read = Read { spaces: spaces.clone(), timeout: LONG, ..Read::default() };
+        (dir, Home::open(&spaces).unwrap(), writer, read)
+    }
+
+    fn asked(home: &Home, read: &Read) -> wire::Open {
+        let who = wire::Sought::of("sim", read);
+        let (said, _) = find(home, &who).unwrap().unwrap();
+        wire::Open::of(&who, said.run, read)
+    }
+
+    #[test]
+    fn it_is_waited_for_steps_that_are_let_go_only_while_they_are_on_their_way() {
+        let (_dir, home, _writer, read) = stream(1);
+        let elsewhere = Elsewhere { node: None, rank: None, process: 1 };
+        let place = open(&home, &asked(&home, &read), &read, Some(elsewhere)).unwrap();
+        let seat = Seat::new(place);
+        let wait = |gone, most| {
+            let begun = clock::now();
+            seat.hear_of_those_before(gone, most);
+            begun.elapsed()
+        };
+        // Nothing was sent; who asks what is there now waits for nothing.
+        wait(0, LONG);
+        wait(1, Duration::ZERO);
+        // What does not come is not waited for without an end.
+        assert!((BEFORE..LONG).contains(&wait(1, LONG)));
+        std::thread::scope(|scope| {
+            scope.spawn(|| seat.have_gone(1));
+            wait(1, LONG);
+        });
+        seat.have_gone(1);
+        // All of them are known: of those that were enough there are some within less than the wait, however busy the machine is.
+        assert!((0..20).map(|_| wait(2, LONG)).min().unwrap() < BEFORE);
+        // No more will come.
+        seat.have_gone(u64::MAX);
+        assert!((0..20).map(|_| wait(u64::MAX, LONG)).min().unwrap() < BEFORE);
+    }
+
+    #[test]
+    fn steps_that_were_let_go_go_before_the_next_one_is_given() {
+        let (_dir, home, _writer, read) = stream(3);
+        let line = || {
+            let (a, b) = UnixStream::pair().unwrap();
+            let wired = |end| Wired::new(end, "n1".into(), u64::MAX, None).unwrap();
+            (wired(a), wired(b))
+        };
+        let ((asks, asked_by), (errands, errands_by)) = (line(), line());
+        let its = home.clone();
+        let serving = std::thread::spawn(move || {
+            let thread = |_: &str, work: Box<dyn FnOnce() + Send>| {
+                std::thread::spawn(work);
+                Ok(())
+            };
+            let errands: Arc<dyn Line> = Arc::new(errands_by);
+            let (whose, settles) = (None, None);
+            let client = Client { asks: &asked_by, errands, whose, thread: &thread, settles };
+            serve(&its, &client);
+        });
+        let open = Ask::Open(Box::new(asked(&home, &read)));
+        asks.send(wire::encode(&open).unwrap()).unwrap();
+        wire::heard(&asks.recv_within(LONG).unwrap().unwrap()).unwrap();
+        let next = |step: u64, gone: u64| {
+            asks.send(wire::encode(&Ask::Next(step, false, 10_000, gone)).unwrap()).unwrap();
+        };
+        let comes = |time: Duration| {
+            let answer = asks.recv_within(time).unwrap()?;
+            match wire::decode(wire::heard(&answer).unwrap()).unwrap() {
+                wire::Next::Step(step, _) => Some(step),
+                other => panic!("{other:?}"),
+            }
+        };
+        next(0, 0);
+        assert_eq!(comes(LONG), Some(0));
+        // It was let go, which is not heard yet.
+        let begun = clock::now();
+        next(1, 1);
+        let early = comes(Duration::from_millis(20));
+        assert!(early.is_none() || begun.elapsed() >= BEFORE);
+        errands.send(wire::encode(&Errand::LetGo(0, true)).unwrap()).unwrap();
+        assert_eq!(early.or_else(|| comes(LONG)), Some(1));
+        // The one that is held on purpose stays, and keeps nobody waiting.
+        next(2, 1);
+        assert_eq!(comes(LONG), Some(2));
+        let board = home.get("sim").unwrap().board;
+        assert_eq!([0, 1, 2].map(|step| board.holders(step).len()), [0, 1, 1]);
+        asks.send(wire::encode(&Ask::Bye).unwrap()).unwrap();
+        errands.send(wire::encode(&Errand::Bye).unwrap()).unwrap();
+        serving.join().unwrap();
     }
 }

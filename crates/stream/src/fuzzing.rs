@@ -118,7 +118,7 @@ mod tests {
         let first = |which: u8, bytes: Vec<u8>| [vec![which], bytes].concat();
         let all = [
             first(0, wire::encode(&Knock::Talk(7)).unwrap()),
-            first(1, wire::encode(&Ask::Next(3, true, 500)).unwrap()),
+            first(1, wire::encode(&Ask::Next(3, true, 500, 1)).unwrap()),
             first(2, wire::encode(&Errand::LetGo(3, true)).unwrap()),
             first(4, wire::answer(Ok(Next::Step(3, told(true))))),
             first(5, wire::answer(Ok(Some(told(true))))),

@@ -31,6 +31,9 @@ pub(crate) trait Line: Debug + Send + Sync {
     fn memory(&self, len: usize) -> Vec<u8> {
         Vec::with_capacity(len)
     }
+
+    /// A message that has come is not looked at any more: its memory may be that of another one.
+    fn give_back(&self, _message: Vec<u8>) {}
 }
 
 /// That a process has lines which are its parent's.

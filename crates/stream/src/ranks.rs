@@ -54,6 +54,10 @@ impl Line for ToAgent {
     fn by(&self, error: Error) -> Error {
         error.at_rank(self.rank)
     }
+
+    fn give_back(&self, message: Vec<u8>) {
+        self.coupling.fabric().give_back(message);
+    }
 }
 
 impl Drop for ToAgent {

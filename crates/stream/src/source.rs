@@ -103,6 +103,9 @@ pub(crate) trait Fetch {
 
     /// The bytes of the part that was asked for first and has not come, in C order.
     fn hear(&mut self) -> Result<Part>;
+
+    /// A part that has come is not looked at any more: its memory may be that of another one.
+    fn give_back(&mut self, _part: Part) {}
 }
 
 /// A part that has come: its bytes are those after the first few of a message.
@@ -115,6 +118,11 @@ pub(crate) struct Part {
 impl Part {
     pub(crate) fn new(message: Vec<u8>, from: usize) -> Part {
         Part { message, from }
+    }
+
+    /// All of its memory.
+    pub(crate) fn into_message(self) -> Vec<u8> {
+        self.message
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

@@ -16,10 +16,14 @@ use std::sync::{Arc, OnceLock};
 use stead_core::{Bounds, DType, Error, Kind, Result};
 use stead_store::arena::View;
 
-/// Bytes of a part of a block that is fetched, and parts that are on their way from each source.
-const PART: usize = 4 << 20;
-/// Bytes that are on their way from each node at most, and parts: small ones are many, so that a link is not idle from one to the next.
+/// Bytes of a part of a block that is fetched. Each part is in memory several times on its way: where it is sent from, where it comes to,
+/// and with those that carry it.
+const PART: usize = 1 << 20;
+/// Bytes that are on their way from all nodes together; but so many are from each of them, so that a link is not idle from one part to the
+/// next.
 const AHEAD: usize = 4 * PART;
+const LEAST: usize = 2 * PART;
+/// Parts that are on their way from a node at most: small ones are many, for the same reason.
 const MOST: usize = 512;
 
 /// Definitions of all writers together, and what they were put together of.
@@ -498,8 +502,10 @@ impl Step {
         }
         let mut copied = 0;
         while !ways.is_empty() {
+            // Those that are left have the share of those that are through.
+            let ahead = ahead(ways.len());
             for way in &mut ways {
-                way.ask()?;
+                way.ask(ahead)?;
             }
             for way in &mut ways {
                 if let Some(part) = way.asked.pop_front() {
@@ -513,6 +519,7 @@ impl Step {
                     }
                     let copy = || gather::copy(came.bytes(), &part, to, bounds, element);
                     copied += report::timed(bytes, copying, copy)?;
+                    way.fetch.give_back(came);
                 }
             }
             ways.retain(|way| !(way.parts.is_empty() && way.asked.is_empty()));
@@ -532,11 +539,17 @@ struct Way<'s> {
     bytes: usize,
 }
 
+/// Bytes that are on their way from each of so many nodes.
+fn ahead(nodes: usize) -> usize {
+    (AHEAD / nodes.max(1)).max(LEAST)
+}
+
 impl Way<'_> {
-    fn ask(&mut self) -> Result<()> {
+    /// Asks for more, as long as no more bytes than these are on their way.
+    fn ask(&mut self, ahead: usize) -> Result<()> {
         while let Some((block, part)) = self.parts.pop_front() {
             let bytes = self.bytes_of(&part);
-            let is_full = self.bytes.saturating_add(bytes) > AHEAD || self.asked.len() >= MOST;
+            let is_full = self.bytes.saturating_add(bytes) > ahead || self.asked.len() >= MOST;
             if is_full && !self.asked.is_empty() {
                 self.parts.push_front((block, part));
                 break;
@@ -632,5 +645,46 @@ impl Blocks {
         let list = numbered.into_iter().map(|(_, block)| block).collect();
         let finders = (0..variables).map(|_| OnceLock::new()).collect();
         Ok(Blocks { list, starts, finders })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::source::Part;
+
+    /// A node that has told of nothing yet: what it was asked for, in elements.
+    struct Node<'n>(&'n std::cell::RefCell<Vec<u64>>);
+
+    impl Fetch for Node<'_> {
+        fn ask(&mut self, _: Which, part: &Bounds) -> Result<()> {
+            self.0.borrow_mut().push(part.elements());
+            Ok(())
+        }
+
+        fn hear(&mut self) -> Result<Part> {
+            Err(Error::internal("nothing is heard here"))
+        }
+    }
+
+    #[test]
+    fn so_much_is_asked_of_all_nodes_together_and_enough_of_each() {
+        assert_eq!([1, 2, 3, 100].map(ahead), [AHEAD, AHEAD / 2, LEAST, LEAST]);
+        let which = Which { step: 0, writer: 0, number: 0 };
+        for (part, ahead, asked) in [
+            (PART as u64, AHEAD, 4),
+            (PART as u64, LEAST, 2),
+            // One at least, and many if they are small.
+            (AHEAD as u64 * 2, LEAST, 1),
+            (1, LEAST, MOST),
+        ] {
+            let heard = std::cell::RefCell::default();
+            let parts = (0..2 * MOST as u64).map(|_| (which, Bounds::new([0], [part]).unwrap()));
+            let (fetch, parts) = (Box::new(Node(&heard)), parts.collect());
+            let mut way = Way { fetch, element: 1, parts, asked: VecDeque::new(), bytes: 0 };
+            way.ask(ahead).unwrap();
+            assert_eq!((way.asked.len(), heard.borrow().len()), (asked, asked), "{part}");
+        }
     }
 }

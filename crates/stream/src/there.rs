@@ -10,6 +10,7 @@ use crate::source::{Coming, Fetch, Part, Said, Source, Told, Which};
 use crate::wire::{self, Ask, Errand, Wanted};
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stead_core::{Bounds, Error, Kind, Result};
@@ -85,6 +86,8 @@ pub(crate) struct Talk {
     kept: Mutex<Kept>,
     /// What does not wait for a step is asked beside that: the same of those answers.
     errands: Mutex<bool>,
+    /// How often the agent was told to let a step go.
+    gone: AtomicU64,
 }
 
 /// Of the conversation that waits for steps.
@@ -131,6 +134,7 @@ impl Talk {
             turn: Mutex::default(),
             kept: Mutex::default(),
             errands: Mutex::default(),
+            gone: AtomicU64::new(0),
         }
     }
 
@@ -155,6 +159,14 @@ impl Talk {
     fn send(&self, errand: &Errand) -> Result<()> {
         self.errands_by.check()?;
         self.errands_by.send(wire::encode(errand)?).map_err(|e| lost(e, &self.stream))
+    }
+
+    /// Tells the agent to let a step go.
+    fn let_go(&self, step: u64, is_done: bool) {
+        // Who is gone holds nothing, and is not waited for: only what was sent counts.
+        if self.send(&Errand::LetGo(step, is_done)).is_ok() {
+            self.gone.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// The next message of a line.
@@ -190,7 +202,9 @@ impl Talk {
             None => {
                 let round = until.saturating_duration_since(clock::now()).min(ROUND);
                 let milliseconds = u64::try_from(round.as_millis()).unwrap_or(u64::MAX);
-                self.tell(&Ask::Next(from, passes, milliseconds))?;
+                // What was let go until now goes before the next one is given, or both would take memory.
+                let gone = self.gone.load(Ordering::Acquire);
+                self.tell(&Ask::Next(from, passes, milliseconds, gone))?;
                 turn.asked = Some(Asked { by: clock::after(round), past: from, passes });
             }
             // Others of its group may wait for that, and this one for them on another node.
@@ -334,8 +348,7 @@ impl Source for There {
                     // It was asked for from an earlier one on, of which the reader wants none any more, or those that were passed over.
                     // Others may hold it.
                     self.talk.kept().understand(told, true)?;
-                    // Who is gone holds nothing.
-                    let _ = self.talk.send(&Errand::LetGo(step, false));
+                    self.talk.let_go(step, false);
                 }
                 wire::Next::Step(..) => return Err(wire::astray("a step that is over")),
                 wire::Next::Over(failure) => {
@@ -360,8 +373,7 @@ impl Source for There {
     fn let_go(&self, step: u64, is_done: bool) {
         let held = self.talk.kept().steps.remove(&step);
         for _ in 0..held.map_or(0, |(times, _)| times) {
-            // Who is gone holds nothing.
-            let _ = self.talk.send(&Errand::LetGo(step, is_done));
+            self.talk.let_go(step, is_done);
         }
     }
 
@@ -435,6 +447,10 @@ impl Fetch for Parts<'_> {
         wire::heard(&message)?;
         Ok(Part::new(message, wire::HEAD))
     }
+
+    fn give_back(&mut self, part: Part) {
+        self.talk.errands_by.give_back(part.into_message());
+    }
 }
 
 impl Drop for Parts<'_> {
@@ -461,6 +477,8 @@ mod tests {
         answers: VecDeque<(Instant, Vec<u8>)>,
         steps: VecDeque<wire::Next>,
         let_go: Vec<u64>,
+        /// How many of those the reader has said that there are, each time it asked.
+        gone: Vec<u64>,
     }
 
     impl Agent {
@@ -473,7 +491,8 @@ mod tests {
         fn send(&self, message: Vec<u8>) -> Result<()> {
             let mut said = self.said();
             match wire::decode::<Ask>(&message) {
-                Ok(Ask::Next(_, _, round)) => {
+                Ok(Ask::Next(_, _, round, gone)) => {
+                    said.gone.push(gone);
                     let (at, next) = match said.steps.pop_front() {
                         Some(step) => (clock::now(), step),
                         None => (clock::after(Duration::from_millis(round)), wire::Next::Nothing),
@@ -564,6 +583,26 @@ mod tests {
         assert!(matches!(there.next(0, false, soon()).unwrap(), Coming::Nothing));
         agent.said().steps.push_back(wire::Next::Step(0, told()));
         assert!(matches!(there.next(0, false, soon()).unwrap(), Coming::Step(0)));
+    }
+
+    #[test]
+    fn an_agent_is_told_how_many_steps_were_let_go_before_the_next_one() {
+        let (agent, there) = there(Duration::from_secs(60));
+        let later = || clock::after(Duration::from_secs(60));
+        let steps = (0..3).map(|step| wire::Next::Step(step, told()));
+        agent.said().steps.extend(steps);
+        for step in 0..3 {
+            assert!(matches!(there.next(step, false, later()).unwrap(), Coming::Step(_)));
+            // The second one stays with the reader: nothing is on its way then.
+            if step != 1 {
+                there.let_go(step, true);
+            }
+        }
+        assert_eq!(agent.said().gone, [0, 1, 1]);
+        assert_eq!(agent.said().let_go, [0, 2]);
+        // One that is not held is not told of.
+        there.let_go(7, false);
+        assert_eq!(there.talk.gone.load(Ordering::Relaxed), 2);
     }
 
     #[test]

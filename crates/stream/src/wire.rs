@@ -24,8 +24,9 @@ pub(crate) enum Ask {
     /// For a place among its readers; answered by the step that it begins with.
     Open(Box<Open>),
     /// For the first step from this one on, for so many milliseconds; with true those are passed over that its group is further behind by than it
-    /// says. Answered by [`Next`].
-    Next(u64, bool, u64),
+    /// says. Last, how many errands to let a step go were sent before: they are on their way by the other line, and come first. Answered by
+    /// [`Next`].
+    Next(u64, bool, u64, u64),
     /// For nothing any more. No answer.
     Bye,
     /// Which streams there are; answered by their names.
