@@ -250,6 +250,12 @@ def test_administrators_give_up_flows_of_others(node):
                 theirs.run_flow(small("other"))
             assert theirs.flow(flow.id).cancel()["state"] == "cancelled"
         assert flow.done
+    env, me = os.environ | {"STEAD_SOCKET": str(node.path)}, str(os.geteuid())
+    words = [command(), "flow", "list", "--all", "--user", me]
+    listed = subprocess.run(words, env=env, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
+    assert "cancelled" in listed and "sim" in listed
+    words = [command(), "flow", "cancel", str(flow.id), "--user", me]
+    assert "is over" in subprocess.run(words, env=env, capture_output=True, text=True, timeout=PATIENCE).stderr
 
 
 def test_the_command_has_the_daemon_run_flows(node, tmp_path):

@@ -112,7 +112,7 @@ fn managed(user: u32) -> Result<Option<Client>> {
 }
 
 /// An error as it may be shown: what is told of others has names that these have chosen.
-fn shown(e: Error) -> Error {
+pub fn shown(e: Error) -> Error {
     let shown = Error::new(e.kind(), output::plain(e.to_string().as_ref()));
     match e.hint() {
         Some(hint) => shown.with_hint(output::plain(hint.as_ref())),

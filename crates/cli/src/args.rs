@@ -7,7 +7,7 @@ mod stage;
 mod stream;
 
 pub use admin::{AdminArgs, AdminVerb, JobVerb, PersistArgs, PersistVerb, ProcessVerb, SpaceVerb};
-pub use flow::{FlowArgs, FlowRunArgs, FlowVerb};
+pub use flow::{FlowArgs, FlowOf, FlowRunArgs, FlowVerb};
 pub use stage::{DaemonArgs, DfArgs, ExistsArg, LsArgs, MetricsArgs, StageArgs, TopArgs};
 pub use stream::{Asked, StreamArgs, StreamVerb};
 

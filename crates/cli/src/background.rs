@@ -1,14 +1,23 @@
 //! `stead flow` where a daemon runs the flow.
 
-use crate::args::{Described, FlowRunArgs};
+use crate::admin::shown;
+use crate::args::{Described, FlowOf, FlowRunArgs};
 use crate::flow::ran;
 use crate::{handed, output, signals, table};
 use std::time::Duration;
-use stead::daemon::{Clients, FlowOptions, FlowStanding, FlowState};
+use stead::daemon::{Clients, FlowOptions, FlowStanding, FlowState, user_number};
 use stead::flow::Graph;
 use stead::{Cancel, Error, Kind, Result};
 
-/// The daemon of this node, or of another one.
+/// The daemon of this node, or of another one, as it is for the flows of this user, or as administrators have it for those of others.
+fn of(whose: &FlowOf) -> Result<Clients> {
+    let daemon = daemon(whose.on.as_deref())?;
+    match &whose.user {
+        Some(user) => daemon.manage(user_number(user)?).map_err(shown),
+        None => Ok(daemon),
+    }
+}
+
 fn daemon(on: Option<&str>) -> Result<Clients> {
     Clients::open_on(None, on)?.ok_or_else(|| {
         handed::none()
@@ -32,19 +41,21 @@ pub fn begin(a: &FlowRunArgs) -> Result<()> {
     }
 }
 
-pub fn list(all: bool, on: Option<&str>, format: Described) -> Result<()> {
-    let list = daemon(on)?.ask(|d| d.flows(all))?;
+pub fn list(all: bool, whose: &FlowOf, format: Described) -> Result<()> {
+    let list = of(whose)?.ask(|d| d.flows(all))?;
     match format {
         Described::Json => output::json(&list),
         Described::Table => output::text(&page(&list)),
     }
 }
 
-pub fn wait(flow: i64, timeout: Option<u64>, on: Option<&str>, format: Described) -> Result<()> {
-    let daemon = daemon(on)?;
+pub fn wait(flow: i64, timeout: Option<u64>, whose: &FlowOf, format: Described) -> Result<()> {
+    let daemon = of(whose)?;
     let cancel = Cancel::new();
     let done = signals::watch(&cancel, false)?;
-    let at = on.map_or(String::new(), |node| format!(" --on {node}"));
+    let said = [("on", &whose.on), ("user", &whose.user)];
+    let said = said.iter().filter_map(|(name, of)| Some(format!(" --{name} {}", of.as_ref()?)));
+    let at: String = said.collect();
     let standing = daemon.wait_flow(flow, timeout.map(Duration::from_secs), &mut |_| {
         cancel.check().map_err(|_| {
             Error::cancelled().with_hint(format!(
@@ -57,7 +68,7 @@ pub fn wait(flow: i64, timeout: Option<u64>, on: Option<&str>, format: Described
     // That somebody has given it up is no end of this command.
     let report = standing.outcome().map_err(|e| match standing.state {
         FlowState::Cancelled => Error::new(Kind::Io, e.to_string()),
-        _ => e,
+        _ => shown(e),
     });
     match format {
         Described::Json => {
@@ -68,8 +79,8 @@ pub fn wait(flow: i64, timeout: Option<u64>, on: Option<&str>, format: Described
     }
 }
 
-pub fn cancel(flow: i64, on: Option<&str>, format: Described) -> Result<()> {
-    let standing = daemon(on)?.ask(|d| d.cancel_flow(flow))?;
+pub fn cancel(flow: i64, whose: &FlowOf, format: Described) -> Result<()> {
+    let standing = of(whose)?.ask(|d| d.cancel_flow(flow))?;
     match format {
         Described::Json => output::json(&standing),
         Described::Table => output::text(&format!("flow {flow} is {}\n", standing.state.name())),
@@ -80,14 +91,14 @@ fn page(list: &[FlowStanding]) -> String {
     let rows = list.iter().map(|one| {
         vec![
             one.flow.to_string(),
-            one.name.clone(),
+            output::plain(one.name.as_ref()),
             one.state.name().to_owned(),
             one.steps.to_string(),
             format!("{:.1} s", one.seconds),
-            one.reads.join(", "),
-            one.writes.join(", "),
+            output::plain(one.reads.join(", ").as_ref()),
+            output::plain(one.writes.join(", ").as_ref()),
             match (one.state, &one.error) {
-                (FlowState::Failed, Some(e)) => e.message.clone(),
+                (FlowState::Failed, Some(e)) => output::plain(e.message.as_ref()),
                 _ => String::new(),
             },
         ]

@@ -49,11 +49,11 @@ pub fn flow(a: &FlowArgs) -> Result<()> {
         FlowVerb::Run(a) if a.background => background::begin(a),
         FlowVerb::Run(a) if a.alone || a.rank.is_some() || a.ranks.is_some() => run(a, None),
         FlowVerb::Run(a) => ranks::with(|fabric| run(a, fabric)),
-        FlowVerb::List { all, on, format } => background::list(*all, on.as_deref(), *format),
-        FlowVerb::Wait { flow, timeout, on, format } => {
-            background::wait(*flow, *timeout, on.as_deref(), *format)
+        FlowVerb::List { all, of, format } => background::list(*all, of, *format),
+        FlowVerb::Wait { flow, timeout, of, format } => {
+            background::wait(*flow, *timeout, of, *format)
         }
-        FlowVerb::Cancel { flow, on, format } => background::cancel(*flow, on.as_deref(), *format),
+        FlowVerb::Cancel { flow, of, format } => background::cancel(*flow, of, *format),
     }
 }
 

@@ -18,6 +18,7 @@ const EXAMPLES: &str = "Examples:
   stead flow list
   stead flow wait 3 --on node7
   stead flow cancel 3
+  stead flow list --user ada --all
 With --background the daemon of a node runs it, with the rights of this user, until it is over or the daemon ends.
 A flow reads streams, works on their variables, and writes streams. Its file is TOML:
   [read.sim]
@@ -68,9 +69,8 @@ pub enum FlowVerb {
         /// Those that are over, too: the latest ones, for an hour
         #[arg(long)]
         all: bool,
-        /// Ask the daemon of another node of the pool
-        #[arg(long, value_name = "NODE", value_parser = super::stage::node)]
-        on: Option<String>,
+        #[command(flatten)]
+        of: FlowOf,
         /// How to print them
         #[arg(long, value_enum, default_value_t)]
         format: Described,
@@ -83,9 +83,8 @@ pub enum FlowVerb {
         /// Wait no longer than this, such as 90s
         #[arg(long, value_name = "TIME", value_parser = super::admin::time)]
         timeout: Option<u64>,
-        /// Ask the daemon of another node of the pool
-        #[arg(long, value_name = "NODE", value_parser = super::stage::node)]
-        on: Option<String>,
+        #[command(flatten)]
+        of: FlowOf,
         /// How to print what was done
         #[arg(long, value_enum, default_value_t)]
         format: Described,
@@ -95,13 +94,23 @@ pub enum FlowVerb {
         /// Its number
         #[arg(value_name = "FLOW")]
         flow: i64,
-        /// Ask the daemon of another node of the pool
-        #[arg(long, value_name = "NODE", value_parser = super::stage::node)]
-        on: Option<String>,
+        #[command(flatten)]
+        of: FlowOf,
         /// How to print what was done
         #[arg(long, value_enum, default_value_t)]
         format: Described,
     },
+}
+
+/// Whose flows, and where.
+#[derive(Debug, Args)]
+pub struct FlowOf {
+    /// Ask the daemon of another node of the pool
+    #[arg(long, value_name = "NODE", value_parser = super::stage::node)]
+    pub on: Option<String>,
+    /// Those of another user, by name or number, as an administrator of the daemon
+    #[arg(long)]
+    pub user: Option<String>,
 }
 
 #[derive(Debug, Args)]
