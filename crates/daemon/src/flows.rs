@@ -28,8 +28,10 @@ const MOST_RUNNING: usize = 16;
 /// Those that are over and told of still, for no longer than this.
 const MOST_OVER: usize = 64;
 const TOLD_FOR: Duration = Duration::from_secs(3600);
-/// One that is given up, and one whose daemon ends, is to end within this.
+/// One that is given up is to end within this,
 const ENDS_WITHIN: Duration = Duration::from_secs(30);
+/// and all of a worker that ends within this, for which the broker waits longer.
+const LEAVES_WITHIN: Duration = Duration::from_secs(10);
 
 /// The graph with paths from the root on, whatever the folder is in which it is asked for.
 ///
@@ -307,7 +309,7 @@ impl Flows {
 
     /// Gives up all of them, and begins no more.
     pub(crate) fn end(&self) {
-        let until = clock::now() + ENDS_WITHIN;
+        let until = clock::now() + LEAVES_WITHIN;
         let mut all = self.all();
         all.is_closed = true;
         all.flows.values().for_each(|one| one.cancel.cancel());
