@@ -3546,7 +3546,7 @@ stead_status stead_daemon_metrics(const struct stead_daemon *daemon,
 /**
  * Has the daemon run a flow, with the rights of this user, whether or not the program goes on; `number` is what it is asked for by. It reads
  * streams that are written on any node of the pool, and writes them on the node of the daemon, in whose folders recorded steps are. It ends
- * with the daemon, and with the job of this program, if that is of one. `options` may be NULL; of them threads, memory, steps and timeout_ms
+ * with the daemon, and with the job of this program, if that is of one on that node. `options` may be NULL; of them threads, memory, steps and timeout_ms
  * are those of a flow in a daemon.
  *
  * Errors: STEAD_USAGE for a flow that makes no sense or has functions, and for other options; STEAD_PERMISSION for dataspaces of jobs;

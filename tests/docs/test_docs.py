@@ -117,7 +117,7 @@ BOUNDS = {
     "crates/stream/src/pool.rs": ["MOST_NODES"],
     "crates/daemon/src/pool.rs": ["MOST", "MOST_OF_USER"],
     "crates/daemon/src/flows.rs": ["MOST_RUNNING", "MOST_OVER"],
-    "crates/flow/src/check.rs": ["MAX_NODES", "MAX_SLOTS"],
+    "crates/flow/src/check.rs": ["MAX_NODES", "MAX_STREAMS", "MAX_SLOTS"],
     "crates/flow/src/op/window.rs": ["MAX_STEPS"],
     "crates/flow/src/op/sample.rs": ["MAX_ELEMENTS"],
 }

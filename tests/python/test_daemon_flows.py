@@ -222,7 +222,10 @@ def test_dataspaces_of_jobs_are_for_flows_of_jobs(node):
         for where in ("burst://run", str(burst / "run"), str(node.at / "link" / "deep" / "run")):
             with pytest.raises(stead.PermissionDeniedError, match="for processes of jobs"):
                 d.run_flow(to(where))
-        assert list(burst.iterdir()) == []
+        for where in (f"{node.at}/new/../burst/run", "burst/../../run"):
+            with pytest.raises(stead.UsageError, match=r"'\.\.'"):
+                d.run_flow(to(where))
+        assert list(burst.iterdir()) == [] and not (node.at / "new").exists()
         d.admin.add_job("12", os.geteuid(), ["burst"])
         program = "import sys, stead\nsys.stdin.readline()\nprint(stead.daemon(sys.argv[1]).run_flow(stead.flow(sys.argv[2])).id)"
         text = GRAPH.replace("readers = 1", 'persist = "burst://run"')

@@ -15,6 +15,7 @@ use crate::protocol::{Answer, Ask, Failed, Hello, PROTOCOL, StreamWay};
 use crate::socket::{is_gone, is_readable};
 use crate::streams::ByWorker;
 use rustix::net::sockopt::socket_peercred;
+use serde::Serialize;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,7 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use stead_core::{Cancel, Error, Kind, Location, Result, is_node};
 use stead_stage::remote::{Answering, Question};
-use stead_stage::{Queue, Request, Standing, configured, usage};
+use stead_stage::{Jobs, Queue, Request, Standing, configured, usage};
 use stead_stream::{Nodes, Switchboard};
 
 /// What has begun to come is to be there soon.
@@ -70,6 +71,13 @@ pub(crate) struct Office {
     pub(crate) streams: Switchboard,
     pub(crate) flows: Arc<Flows>,
     pub(crate) here: Here,
+}
+
+impl Office {
+    /// The jobs of this user, as administrators have said last.
+    pub(crate) fn jobs(&self) -> Jobs {
+        self.desk.kept().jobs_of(rustix::process::geteuid().as_raw())
+    }
 }
 
 /// Where a worker is.
@@ -286,7 +294,7 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
 
 fn flow(ask: FlowAsk, office: &Office, stream: &UnixStream, job: Option<&str>) -> Result<Answer> {
     let one = match ask {
-        FlowAsk::List { all } => return Ok(Answer::Flows(office.flows.list(all))),
+        FlowAsk::List { all } => return Ok(Answer::Flows(that_fit(office.flows.list(all)))),
         FlowAsk::Cancel { flow } => office.flows.cancel(flow)?,
         FlowAsk::Wait { flow, seconds } => awaited(seconds, office, stream, |left| {
             let standing = office.flows.wait(flow, left)?;
@@ -303,7 +311,7 @@ fn flow(ask: FlowAsk, office: &Office, stream: &UnixStream, job: Option<&str>) -
             let begun = Begun { graph, options, job, means: &means, nodes };
             let standing = office.flows.begin(begun)?;
             // Whoever clears up after a job that has ended meanwhile may not have seen it.
-            office.flows.keep_to(&office.queue.stager().means().jobs);
+            office.flows.keep_to(&office.jobs());
             standing
         }
     };
@@ -492,15 +500,19 @@ fn brief(mut standing: Standing, office: &Office) -> Standing {
 fn list(all: bool, most: Option<usize>, office: &Office) -> Result<Vec<Standing>> {
     let most = most.unwrap_or(MOST_LISTED).min(MOST_LISTED);
     let all = office.queue.statuses(all, most)?.into_iter();
-    let mut list: Vec<Standing> = all.map(|standing| brief(standing, office)).collect();
+    Ok(that_fit(all.map(|standing| brief(standing, office)).collect()))
+}
+
+/// The first ones, as many as an answer has room for.
+fn that_fit<T: Serialize>(mut list: Vec<T>) -> Vec<T> {
     let mut bytes = 0;
-    let fits = list.iter().take_while(|s| {
-        bytes += serde_json::to_vec(s).map_or(0, |text| text.len());
+    let fits = list.iter().take_while(|one| {
+        bytes += serde_json::to_vec(one).map_or(0, |text| text.len());
         bytes <= MOST_LIST_BYTES
     });
     let fits = fits.count();
     list.truncate(fits);
-    Ok(list)
+    list
 }
 
 #[cfg(test)]

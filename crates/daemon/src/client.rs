@@ -433,7 +433,7 @@ impl Client {
 
     /// Has the daemon run a flow, with the rights of this user, whether or not the program goes on: it reads streams that are written on any node
     /// of the pool, and writes them on the node of the daemon. Recorded streams lie in folders of that node. It ends with its daemon, and with
-    /// the job of this program, if that is of one.
+    /// the job of this program, if that is of one on that node.
     ///
     /// # Errors
     /// Those of [`stead_flow::check`]; `Usage` for flows with functions; `Permission` for dataspaces of jobs; `Limit` if too many run, or

@@ -13,13 +13,13 @@ use crate::protocol::Failed;
 use number::Last;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stead_core::{Cancel, Error, Kind, Location, Result};
 use stead_flow::{Flow, Functions, Graph, Operator, Options, Report};
-use stead_stage::{Means, fixed_location, keep_to_jobs};
+use stead_stage::{Jobs, Means, fixed_location, keep_to_jobs};
 use stead_store::space;
 use stead_stream::Nodes;
 
@@ -30,8 +30,13 @@ const MOST_OVER: usize = 64;
 const TOLD_FOR: Duration = Duration::from_secs(3600);
 /// One that is given up is to end within this,
 const ENDS_WITHIN: Duration = Duration::from_secs(30);
-/// and all of a worker that ends within this, for which the broker waits longer.
-const LEAVES_WITHIN: Duration = Duration::from_secs(10);
+/// all of a job that is over within this, before what it has left is removed,
+const GOES_WITHIN: Duration = Duration::from_secs(10);
+/// and all of a worker that ends within this, beside its transfers, for all of which the broker waits longer.
+const LEAVES_WITHIN: Duration = Duration::from_secs(5);
+/// Bytes of a name of a folder, and streams of each flow that are told of.
+const MOST_NAME: usize = 4096;
+const MOST_TOLD: usize = 64;
 
 /// The graph with paths from the root on, whatever the folder is in which it is asked for.
 ///
@@ -40,7 +45,11 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) fn fixed(graph: &Graph) -> Result<Graph> {
     let mut graph = graph.clone();
     for named in graph.locations() {
-        let told = fixed_location(&Location::parse(named, &space::variable)?)?;
+        let mut at = Location::parse(named, &space::variable)?;
+        if at.space.is_none() && at.node.is_none() {
+            at.path = upwards(at.path)?;
+        }
+        let told = fixed_location(&at)?;
         // Variables are in it already: a dollar sign is one.
         *named = match &told.space {
             Some(_) => told.to_string().replace('$', "$$"),
@@ -48,6 +57,21 @@ pub(crate) fn fixed(graph: &Graph) -> Result<Graph> {
         };
     }
     Ok(graph)
+}
+
+/// A path without `..` at its beginning, which leads up from the folder that the process is in: the system knows that one without links.
+fn upwards(path: String) -> Result<String> {
+    let mut rest = Path::new(&path).components().peekable();
+    if rest.peek() != Some(&Component::ParentDir) {
+        return Ok(path);
+    }
+    let here = |e| Error::io("find", "the current folder", e);
+    let mut folder = std::env::current_dir().map_err(here)?;
+    while rest.next_if_eq(&Component::ParentDir).is_some() {
+        folder.pop();
+    }
+    let whole = folder.join(rest.collect::<PathBuf>()).into_os_string().into_string();
+    whole.map_err(|_| Error::usage("the current folder has a name that is no text"))
 }
 
 /// Who begins a flow, and with what.
@@ -167,6 +191,13 @@ impl Flows {
         for named in graph.locations() {
             let at = Location::parse(named, &space::variable)?;
             crate::answers::from_root(&at)?;
+            let leads_up = Path::new(&at.path).components().any(|one| one == Component::ParentDir);
+            if leads_up || at.path.len() > MOST_NAME {
+                let why = if leads_up { "has '..' in it" } else { "is too long" };
+                return Err(
+                    Error::usage(format!("'{at}' {why}")).with_hint("name the folder itself")
+                );
+            }
             keep_to_jobs(means, job, &at)?;
         }
         if let Some(function) = graph.node.values().find_map(function) {
@@ -191,14 +222,12 @@ impl Flows {
             told: Some(steps.clone()),
             ..Options::default()
         };
+        let reads = graph.read.iter().map(|(name, of)| of.stream.as_ref().unwrap_or(name));
         let one = One {
             name: graph.name.clone(),
-            reads: graph
-                .read
-                .iter()
-                .map(|(name, of)| of.stream.as_ref().unwrap_or(name).clone())
-                .collect(),
-            writes: graph.write.keys().cloned().collect(),
+            // Who has more knows them.
+            reads: reads.take(MOST_TOLD).cloned().collect(),
+            writes: graph.write.keys().take(MOST_TOLD).cloned().collect(),
             job: job.map(str::to_owned),
             begun: clock::unix(),
             since: clock::now(),
@@ -281,10 +310,25 @@ impl Flows {
     }
 
     /// Gives up those of jobs that are over.
-    pub(crate) fn keep_to(&self, jobs: &stead_stage::Jobs) {
+    pub(crate) fn keep_to(&self, jobs: &Jobs) {
         let all = self.all();
         let of_over = |one: &&One| one.job.as_ref().is_some_and(|job| !jobs.contains_key(job));
         all.flows.values().filter(of_over).for_each(|one| one.cancel.cancel());
+    }
+
+    /// The same, and waits for their end: false if one goes on.
+    pub(crate) fn have_kept_to(&self, jobs: &Jobs) -> bool {
+        self.keep_to(jobs);
+        let is_of_over = |one: &One| one.job.as_ref().is_some_and(|job| !jobs.contains_key(job));
+        self.have_ended(GOES_WITHIN, |all| {
+            !all.flows.values().any(|one| one.over.is_none() && is_of_over(one))
+        })
+    }
+
+    /// Waits until that is so of all flows, no longer than this.
+    fn have_ended(&self, most: Duration, is_so: impl Fn(&All) -> bool) -> bool {
+        let waited = self.changed.wait_timeout_while(self.all(), most, |all| !is_so(all));
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
     /// The latest first; those that are over only if `over`.
@@ -308,17 +352,15 @@ impl Flows {
     }
 
     /// Gives up all of them, and begins no more.
-    pub(crate) fn end(&self) {
-        let until = clock::now() + LEAVES_WITHIN;
+    pub(crate) fn close(&self) {
         let mut all = self.all();
         all.is_closed = true;
         all.flows.values().for_each(|one| one.cancel.cancel());
-        while all.running() > 0
-            && let left = until.saturating_duration_since(clock::now())
-            && !left.is_zero()
-        {
-            all = self.changed.wait_timeout(all, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+    }
+
+    /// Waits for the end of all of them, as long as may be.
+    pub(crate) fn leave(&self) {
+        self.have_ended(LEAVES_WITHIN, |all| all.running() == 0);
     }
 }
 
@@ -411,11 +453,32 @@ mod tests {
     #[test]
     fn flows_of_jobs_that_are_over_are_given_up() {
         let (_dir, flows) = flows([one(None), One { job: None, ..one(None) }]);
-        flows.keep_to(&stead_stage::Jobs::from([("12".to_owned(), Default::default())]));
+        flows.keep_to(&Jobs::from([("12".to_owned(), Default::default())]));
         let is_given_up = |n: i64| flows.all().flows[&n].cancel.is_cancelled();
         assert!(!is_given_up(1) && !is_given_up(2));
-        flows.keep_to(&stead_stage::Jobs::default());
+        flows.keep_to(&Jobs::default());
         assert!(is_given_up(1) && !is_given_up(2));
+        // What it has left is removed once it has ended.
+        std::thread::scope(|scope| {
+            let ends = scope.spawn(|| flows.have_kept_to(&Jobs::default()));
+            flows.ended(1, Err(Error::cancelled()));
+            assert!(ends.join().unwrap());
+        });
+        flows.close();
+        assert!(is_given_up(2));
+        flows.ended(2, Err(Error::cancelled()));
+        flows.leave();
+    }
+
+    #[test]
+    fn paths_lead_up_from_the_current_folder_alone() {
+        let here = std::env::current_dir().unwrap();
+        let up = here.parent().unwrap().join("run").display().to_string();
+        assert_eq!(upwards("../run".to_owned()).unwrap(), up);
+        assert_eq!(upwards("../../".repeat(99)).unwrap(), "/");
+        for same in ["run", "/a/../b", "a/../b", "."] {
+            assert_eq!(upwards(same.to_owned()).unwrap(), same);
+        }
     }
 
     #[test]

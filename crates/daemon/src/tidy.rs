@@ -14,13 +14,16 @@ const TICK_S: f64 = 0.05;
 /// What was changed a moment ago is looked at again so often.
 const TRIES: usize = 3;
 
-/// Clears up once. What cannot be done now is done the next time.
-pub(crate) fn once(office: &Office, control: &OwnedFd) {
+/// Clears up once. What cannot be done now is done the next time: false if that is to be soon.
+fn once(office: &Office, control: &OwnedFd) -> bool {
     let log = |e: stead_core::Error| crate::log::log(&format!("cannot clear up: {e}"));
-    office.flows.keep_to(&office.queue.stager().means().jobs);
-    // A transfer that goes on would bring back what is removed.
+    // A flow or a transfer that goes on would bring back what is removed.
+    if !office.flows.have_kept_to(&office.jobs()) {
+        return false;
+    }
     if let Err(e) = give_up(office) {
-        return log(e);
+        log(e);
+        return true;
     }
     if let Err(e) = clear_jobs(office, control) {
         log(e);
@@ -28,6 +31,7 @@ pub(crate) fn once(office: &Office, control: &OwnedFd) {
     if let Err(e) = expire(office) {
         log(e);
     }
+    true
 }
 
 /// Gives up transfers whose job is over.
@@ -139,9 +143,9 @@ pub(crate) fn watch(office: &Office, control: &OwnedFd, bell: &crate::worker::Be
         let rung = bell.wait();
         let due = last.is_none_or(|at: std::time::Instant| at.elapsed() > EVERY);
         if rung || due {
-            last = Some(clock::now());
-            once(office, control);
-            office.tidy.store(true, std::sync::atomic::Ordering::Release);
+            let done = once(office, control);
+            last = done.then(clock::now);
+            office.tidy.store(done, std::sync::atomic::Ordering::Release);
         }
     }
 }

@@ -182,12 +182,13 @@ fn run(control: &Arc<OwnedFd>, office: Arc<Office>, bell: &Arc<Bell>) -> Result<
     office.ending.cancel();
     bell.ring();
     tidies.ring();
-    // Readers of what they write are told.
-    office.flows.end();
+    // Readers of what they write are told, while transfers are stopped.
+    office.flows.close();
     // It stops within a file.
     let _ = tidier.join();
     // Connections that are open still have it.
     office.queue.end();
+    office.flows.leave();
     // It sends nothing that nobody takes: the other end is read, or gone.
     let _ = reporter.join();
     done

@@ -11,6 +11,8 @@ use stead_stream::{Behind, Definition, Start};
 
 /// Nodes of one flow.
 const MAX_NODES: usize = 10_000;
+/// Streams that one flow reads, and those that it writes.
+const MAX_STREAMS: usize = 1024;
 /// Values of one flow: variables that are read, and what nodes make.
 const MAX_SLOTS: usize = 100_000;
 
@@ -209,6 +211,12 @@ pub fn check(graph: &Graph) -> Result<Checked> {
     if graph.node.len() > MAX_NODES {
         return Err(Error::limit(format!("a flow of {} nodes", graph.node.len()))
             .with_hint(format!("at most {MAX_NODES} are supported")));
+    }
+    for (what, streams) in [("reads", graph.read.len()), ("writes", graph.write.len())] {
+        if streams > MAX_STREAMS {
+            return Err(Error::limit(format!("a flow that {what} {streams} streams"))
+                .with_hint(format!("at most {MAX_STREAMS} are supported")));
+        }
     }
     check_name("a flow", &graph.name)?;
     let mut reads = Vec::new();

@@ -556,9 +556,12 @@ impl Graph {
     pub fn locations(&mut self) -> impl Iterator<Item = &mut String> {
         let read = self.read.values_mut().filter_map(|read| read.stream.as_mut());
         let read = read.filter(|name| is_location(name));
-        let write = self.write.values_mut().flat_map(|to| [&mut to.persist, &mut to.spill]);
-        // Somebody else chooses that one, of those that may be chosen.
-        read.chain(write.flatten().filter(|name| *name != AUTO))
+        let write = self.write.values_mut().flat_map(|to| {
+            // Of what spills somebody else may choose one, of those that may be chosen.
+            let spill = to.spill.as_mut().filter(|name| *name != AUTO);
+            [to.persist.as_mut(), spill]
+        });
+        read.chain(write.flatten())
     }
 
     /// As TOML, which [`Graph::parse`] reads.

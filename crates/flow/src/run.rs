@@ -230,6 +230,8 @@ impl Flow {
         if options.ranks == 1 {
             self.look_ahead(options)?;
         }
+        // Nothing is made for one that was stopped before it has begun.
+        options.stop.check()?;
         for write in &checked.writes {
             let writer = Writer::open(&write.stream, &written(write, options))?;
             outputs.push(Sending { writer, stream: write.stream.clone(), steps: 0, bytes: 0 });

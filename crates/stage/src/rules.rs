@@ -79,22 +79,23 @@ pub(crate) fn may_touch<'r>(
 }
 
 /// Refuses a program of this job, or of none, what is in a dataspace for others: named by it, or by a path below its folder, by whatever links
-/// that leads there. What is not there yet is where it will be.
+/// that leads there. What is not there yet is where it will be; its path has no `..`.
 ///
 /// # Errors
 /// `Permission`, with the job that it takes.
 pub fn keep_to_jobs(means: &Means, job: Option<&str>, at: &Location) -> Result<()> {
-    let named = |bound: &Bound<'_>| match bound.terms.jobs {
-        true => (at.space.as_deref() == Some(bound.name)).then_some(true),
-        false => Some(false),
-    };
-    // Another dataspace may lie in it.
+    // Another dataspace may lie in it, or have its name for this user.
     let path = match &at.space {
         None => PathBuf::from(&at.path),
         Some(space) => {
             let folder = means.spaces.folder(space).map(Path::new).unwrap_or(Path::new(""));
             folder.join(at.path.trim_start_matches('/'))
         }
+    };
+    // One whose folder is not there yet is known by its path.
+    let named = |bound: &Bound<'_>| match bound.terms.jobs {
+        true => path.starts_with(bound.place).then_some(true),
+        false => Some(false),
     };
     let above = || {
         let known = |path: &&Path| std::fs::metadata(path).is_ok_and(|meta| meta.is_dir());
@@ -282,6 +283,19 @@ mod tests {
         for text in ["all://a", &path("a"), &path("bursts"), "/"] {
             assert_eq!(kind(None, text), None, "{text}");
         }
+        // The folder of one that is not there yet, and a name that this user has for something else.
+        let text = format!(
+            "[dataspace.later]\npath = \"{}\"\njobs = true\n[dataspace.burst]\npath = \"{}\"\n",
+            path("later"),
+            path("mine")
+        );
+        let mut later = means.clone();
+        later.spaces.extend(Spaces::parse(&text, &|_| None).unwrap());
+        let kind = |text: &str| keep_to_jobs(&later, None, &at(text)).err().map(|e| e.kind());
+        assert_eq!(kind(&path("later/a")), Some(Kind::Permission));
+        assert_eq!(kind("later://a"), Some(Kind::Permission));
+        assert_eq!(kind("burst://a"), None);
+        assert_eq!(kind(&path("burst/a")), Some(Kind::Permission));
     }
 
     #[test]

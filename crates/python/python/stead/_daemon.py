@@ -351,7 +351,7 @@ class Daemon:
     ) -> HandedFlow:
         """Has the daemon run a flow, with the rights of this user, whether or not the program goes on. It reads streams that are written on any
         node of the pool, and writes them on the node of the daemon. Recorded steps are in folders of that node, and dataspaces are those that the
-        daemon finds configured. It ends with the daemon, and with the job of this program, if that is of one.
+        daemon finds configured. It ends with the daemon, and with the job of this program, if that is of one on that node.
 
             >>> flow = stead.flow()
             >>> flow.write("small", mean=flow.read("sim")["T"].mean(over="y"))
