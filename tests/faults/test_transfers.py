@@ -147,6 +147,11 @@ def test_killed_at_any_time_while_sources_change(stead, tmp_path, action, place,
             for folder in (tmp_path / "from", tmp_path / "state", target):
                 shutil.rmtree(folder, ignore_errors=True)
             files = tree(tmp_path / "from", rng)
+            if seed >= KILLS // 6:
+                # Where names alone are given, that is over before a busy machine comes in between: of many of them some are left.
+                many = {f"m{i}": b"%d" % i for i in range(1000)}
+                write(tmp_path / "from", many)
+                files |= many
             # What each file has had, the latest last.
             had = {name: [data] for name, data in files.items()}
             if action == "--move" and place == "same disk":
