@@ -114,6 +114,11 @@ struct One {
 }
 
 impl One {
+    /// True if the job that it is of is over.
+    fn is_left_of(&self, jobs: &Jobs) -> bool {
+        self.job.as_ref().is_some_and(|job| !jobs.contains_key(job))
+    }
+
     fn standing(&self, flow: i64) -> FlowStanding {
         let (until, outcome) = match &self.over {
             None => (clock::now(), None),
@@ -312,16 +317,14 @@ impl Flows {
     /// Gives up those of jobs that are over.
     pub(crate) fn keep_to(&self, jobs: &Jobs) {
         let all = self.all();
-        let of_over = |one: &&One| one.job.as_ref().is_some_and(|job| !jobs.contains_key(job));
-        all.flows.values().filter(of_over).for_each(|one| one.cancel.cancel());
+        all.flows.values().filter(|one| one.is_left_of(jobs)).for_each(|one| one.cancel.cancel());
     }
 
     /// The same, and waits for their end: false if one goes on.
     pub(crate) fn have_kept_to(&self, jobs: &Jobs) -> bool {
         self.keep_to(jobs);
-        let is_of_over = |one: &One| one.job.as_ref().is_some_and(|job| !jobs.contains_key(job));
         self.have_ended(GOES_WITHIN, |all| {
-            !all.flows.values().any(|one| one.over.is_none() && is_of_over(one))
+            !all.flows.values().any(|one| one.over.is_none() && one.is_left_of(jobs))
         })
     }
 
