@@ -120,13 +120,19 @@ impl fmt::Display for Location {
     }
 }
 
+impl Location {
+    /// As [`Location::parse`] reads it, whatever variables there are: they are in it already, and a dollar sign is one.
+    pub fn written(&self) -> String {
+        match &self.space {
+            Some(_) => self.to_string().replace('$', "$$"),
+            None => self.to_string(),
+        }
+    }
+}
+
 impl serde::Serialize for Location {
     fn serialize<S: serde::Serializer>(&self, s: S) -> std::result::Result<S::Ok, S::Error> {
-        // Variables are in it already: a dollar sign is one.
-        match &self.space {
-            Some(_) => s.serialize_str(&self.to_string().replace('$', "$$")),
-            None => s.collect_str(self),
-        }
+        s.serialize_str(&self.written())
     }
 }
 

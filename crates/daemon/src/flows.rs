@@ -49,12 +49,7 @@ pub(crate) fn fixed(graph: &Graph) -> Result<Graph> {
         if at.space.is_none() && at.node.is_none() {
             at.path = upwards(at.path)?;
         }
-        let told = fixed_location(&at)?;
-        // Variables are in it already: a dollar sign is one.
-        *named = match &told.space {
-            Some(_) => told.to_string().replace('$', "$$"),
-            None => told.to_string(),
-        };
+        *named = fixed_location(&at)?.written();
     }
     Ok(graph)
 }
