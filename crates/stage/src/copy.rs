@@ -21,6 +21,9 @@ use stead_store::{Folder, Meta, tier};
 /// A file of so many bytes is begun where it was left.
 pub(crate) const LEAST_MARKED: u64 = 256 << 20;
 
+/// Of files of so many bytes at most the device is asked ahead; larger ones keep it busy by themselves.
+const MOST_ASKED: u64 = 128 << 10;
+
 /// What all copies of a transfer share.
 pub(crate) struct Means<'a> {
     pub(crate) limiter: &'a Limiter,
@@ -63,6 +66,8 @@ pub(crate) struct Copy {
 
 enum Opened {
     Not,
+    /// The source, of which the device was asked for all bytes.
+    Asked(File),
     /// All is said in `failed`.
     Never,
     Is(Arc<Pair>),
@@ -146,19 +151,24 @@ impl Copy {
     /// Both files, which the first one to ask opens; `None` if that has failed for somebody else.
     fn pair(&self, means: &Means<'_>) -> Result<Option<Arc<Pair>>> {
         let mut opened = lock(&self.opened);
-        match &*opened {
-            Opened::Is(pair) => return Ok(Some(pair.clone())),
-            Opened::Never => return Ok(None),
-            Opened::Not => *opened = Opened::Never,
+        if let Opened::Is(pair) = &*opened {
+            return Ok(Some(pair.clone()));
         }
-        let pair = Arc::new(self.open(means)?);
+        let from = match std::mem::replace(&mut *opened, Opened::Never) {
+            Opened::Asked(from) => from,
+            Opened::Not => self.open_source()?,
+            _ => return Ok(None),
+        };
+        let pair = Arc::new(self.open(from, means)?);
         *opened = Opened::Is(pair.clone());
         Ok(Some(pair))
     }
 
-    fn open(&self, means: &Means<'_>) -> Result<Pair> {
-        let name = self.item().source.file_name().unwrap_or_default();
-        let from = self.source.open_file(name)?;
+    fn open_source(&self) -> Result<File> {
+        self.source.open_file(self.item().source.file_name().unwrap_or_default())
+    }
+
+    fn open(&self, from: File, means: &Means<'_>) -> Result<Pair> {
         let look = |e| Error::io("look at", self.source_path(), e);
         let meta = Meta::of_file(&from).map_err(look)?;
         if meta.what != stead_store::What::File || meta.size != self.item().size {
@@ -334,6 +344,18 @@ impl Carry for Copy {
         &self.track
     }
 
+    fn ask_ahead(&self) {
+        let size = self.item().size;
+        let mut opened = lock(&self.opened);
+        if matches!(&*opened, Opened::Not)
+            && (1..=MOST_ASKED).contains(&size)
+            && let Ok(from) = self.open_source()
+        {
+            stead_store::will_need(&from, 0, size as usize);
+            *opened = Opened::Asked(from);
+        }
+    }
+
     fn try_piece(&self, number: u64, room: &mut Room, means: &Means<'_>) -> Result<()> {
         means.cancel.check()?;
         let Some(pair) = self.pair(means)? else { return Ok(()) };
@@ -449,13 +471,13 @@ mod tests {
     use std::os::unix::fs::{FileExt, MetadataExt};
     use std::path::Path;
 
-    /// Copies a file between two folders, as a file system is asked to; gives whether some bytes were copied that nobody has seen.
-    fn served(from: &Path, to: &Path, verify: bool) -> bool {
-        let meta = Meta::of_file(File::open(from.join("f")).unwrap()).unwrap();
+    /// A copy of a file of one folder to another, by another name.
+    fn copy_of(from: &Path, to: &Path, names: [&str; 2], n: i64) -> Copy {
+        let meta = Meta::of_file(File::open(from.join(names[0])).unwrap()).unwrap();
         let (size, mtime) = (meta.size, meta.mtime);
-        let (source, target) = (PathBuf::from("f"), PathBuf::from("g"));
+        let [source, target] = names.map(PathBuf::from);
         let item = Item {
-            n: 1,
+            n,
             task: Task::File,
             from: 0,
             source,
@@ -466,9 +488,11 @@ mod tests {
             replace: true,
         };
         let (source, target) = (Folder::open(from).unwrap(), Folder::open(to).unwrap());
-        let copy = Copy::new(item, source, target, ".stead-1-1".into(), None);
-        // Looked at from outside, before all of it is over.
-        let opened = Arc::new(Mutex::new(None));
+        Copy::new(item, source, target, format!(".stead-1-{n}").into(), None)
+    }
+
+    /// What copies need; gives bytes and files that were counted, too.
+    fn with_means<T>(verify: bool, work: impl FnOnce(&Means<'_>) -> T) -> (T, u64, u64) {
         let (limiter, serve, cancel) =
             (Limiter::new(None, Vec::new()), Serve::new(true), Cancel::new());
         let [bytes, kept, files] = [0; 3].map(AtomicU64::new);
@@ -486,14 +510,79 @@ mod tests {
             serve: &serve,
             forget: &|_| Ok(()),
         };
-        *lock(&opened) = copy.pair(&means).unwrap();
-        let copies: Carries = vec![Box::new(copy)];
-        work::copy(&copies, 3, false, &means, &mut || {});
-        assert!(copies[0].track().take_error().is_none());
-        copies[0].name().unwrap();
-        assert_eq!((bytes.into_inner(), files.into_inner()), (size, 1));
-        let pair = lock(&opened).take().unwrap();
+        let done = work(&means);
+        (done, bytes.load(Ordering::Relaxed), files.load(Ordering::Relaxed))
+    }
+
+    /// Copies a file between two folders, as a file system is asked to; gives whether some bytes were copied that nobody has seen.
+    fn served(from: &Path, to: &Path, verify: bool) -> bool {
+        let copy = copy_of(from, to, ["f", "g"], 1);
+        let size = copy.item().size;
+        let (pair, bytes, files) = with_means(verify, |means| {
+            // Looked at from outside, before all of it is over.
+            let pair = copy.pair(means).unwrap().unwrap();
+            let copies: Carries = vec![Box::new(copy)];
+            work::copy(&copies, 3, false, means, &mut || {});
+            assert!(copies[0].track().take_error().is_none());
+            copies[0].name().unwrap();
+            pair
+        });
+        assert_eq!((bytes, files), (size, 1));
         pair.has_no_sum()
+    }
+
+    #[test]
+    fn what_a_device_was_asked_for_comes_by_itself_and_is_copied() {
+        let dir = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| dir.path().join(name));
+        [&from, &to].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        let sizes = [5000, 1, 0, MOST_ASKED as usize, MOST_ASKED as usize + 1, 700, 701, 702, 703];
+        let is_there = |file: &File| stead_store::resident_share(file, 1, 1) > 0.0;
+        let mut tells = true;
+        for (i, size) in sizes.iter().enumerate() {
+            let file = File::create(from.join(i.to_string())).unwrap();
+            file.write_all_at(&vec![i as u8 + 1; *size], 0).unwrap();
+            file.sync_all().unwrap();
+            // Not every system does.
+            tells &= *size == 0 || is_there(&file);
+            stead_store::evict(&file);
+        }
+        let names: Vec<[String; 2]> = (0..9).map(|i| [i.to_string(), format!("to{i}")]).collect();
+        let copies: Vec<Copy> = (0..)
+            .zip(&names)
+            .map(|(n, [source, target])| copy_of(&from, &to, [source, target], n))
+            .collect();
+        copies.iter().for_each(|copy| copy.ask_ahead());
+        let watch = std::time::Instant::now();
+        for (copy, size) in copies.iter().zip(sizes) {
+            let opened = lock(&copy.opened);
+            let asked = (1..=MOST_ASKED as usize).contains(&size);
+            assert_eq!(matches!(&*opened, Opened::Asked(_)), asked, "{size}");
+            let Opened::Asked(file) = &*opened else { continue };
+            // Nobody reads it, and yet it comes.
+            while tells && !is_there(file) {
+                assert!(watch.elapsed().as_secs() < 20, "{size} bytes do not come");
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+        // It is another one meanwhile, or none, and that is told.
+        std::fs::write(from.join("5"), "shorter").unwrap();
+        std::fs::remove_file(from.join("2")).unwrap();
+        let copies: Carries = copies.into_iter().map(|c| Box::new(c) as Box<dyn Carry>).collect();
+        let ((), bytes, files) =
+            with_means(true, |means| work::copy(&copies, 2, false, means, &mut || {}));
+        for (i, (copy, size)) in copies.iter().zip(sizes).enumerate() {
+            let failed = copy.track().take_error().map(|e| e.kind());
+            let meant = [(2, Kind::NotFound), (5, Kind::Changed)];
+            assert_eq!(failed, meant.iter().find(|(n, _)| *n == i).map(|(_, kind)| *kind), "{i}");
+            if failed.is_none() {
+                copy.name().unwrap();
+                let there = std::fs::read(to.join(format!("to{i}"))).unwrap();
+                assert!(there == vec![i as u8 + 1; size], "{i}");
+            }
+        }
+        let whole: usize = sizes.iter().sum::<usize>() - sizes[5];
+        assert_eq!((bytes, files), (whole as u64, 7));
     }
 
     #[test]

@@ -18,6 +18,8 @@ use stead_store::{Folder, Meta};
 
 /// Small files of a folder that a thread takes together, at most.
 const MOST_TOGETHER: usize = 32;
+/// Of so many of them the device is asked at a time for what will be read: a thread holds no more of them open.
+const ASKED_TOGETHER: usize = 8;
 /// So many turns a thread has at least.
 const TURNS: usize = 4;
 /// A file of more pieces is large: nothing is closed before all of it is over.
@@ -100,6 +102,9 @@ impl Track {
 /// A file that is brought from one place to another, piece by piece, and gets its name when all of it is there.
 pub(crate) trait Carry: Send + Sync {
     fn track(&self) -> &Track;
+
+    /// Has the device asked for what will be read of it soon, without waiting. What goes wrong is found when it is brought.
+    fn ask_ahead(&self) {}
 
     /// Brings one piece.
     ///
@@ -274,6 +279,8 @@ pub(crate) fn copy(
         runs(&pieces, |i| copies.get(i).map_or(Path::new(""), |c| c.track().item().folder()), most);
     let (turns, next) = (Turns::new(runs), AtomicU64::new(0));
     let (running, ended) = (Mutex::new(threads), Condvar::new());
+    // Who gives way, or keeps to a limit, reads when it is time to.
+    let ahead = !gently && means.pace.is_none() && !means.limiter.is_bound();
     let one = || {
         let _leaving = Leaving(&running, &ended);
         if gently {
@@ -281,11 +288,16 @@ pub(crate) fn copy(
         }
         let mut room = Room::new();
         while let Some((files, number, then)) = turns.get(next.fetch_add(1, Ordering::Relaxed)) {
-            for copy in copies.get(files).unwrap_or_default() {
-                piece(&**copy, number, &mut room, means);
-                // Of one that has failed, the other pieces would be left out one by one.
-                if copy.track().pieces() > MANY && !copy.track().is_well() {
-                    next.fetch_max(then, Ordering::Relaxed);
+            for some in copies.get(files).unwrap_or_default().chunks(ASKED_TOGETHER) {
+                if ahead && some.len() > 1 {
+                    some.iter().for_each(|copy| copy.ask_ahead());
+                }
+                for copy in some {
+                    piece(&**copy, number, &mut room, means);
+                    // Of one that has failed, the other pieces would be left out one by one.
+                    if copy.track().pieces() > MANY && !copy.track().is_well() {
+                        next.fetch_max(then, Ordering::Relaxed);
+                    }
                 }
             }
         }

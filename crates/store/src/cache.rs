@@ -61,8 +61,8 @@ pub fn begin_writing(file: &File, offset: u64, len: u64) {
     let _ = rustix::fs::fadvise(file, offset, NonZeroU64::new(len), Advice::DontNeed);
 }
 
-/// Asks for read-ahead.
-pub(crate) fn will_need(file: &File, offset: u64, len: usize) {
+/// Has the system begin to read these bytes, without waiting for them.
+pub fn will_need(file: &File, offset: u64, len: usize) {
     // Only a hint: what it does not bring, pread does.
     let _ = rustix::fs::fadvise(file, offset, NonZeroU64::new(len as u64), Advice::WillNeed);
 }

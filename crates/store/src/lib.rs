@@ -49,7 +49,7 @@ pub use aligned::Aligned;
 pub use arena::{Arena, Loose, Neighbours, Piece, View};
 pub use atomic::{AtomicFile, remove_durably};
 pub use buffer::Buffer;
-pub use cache::{begin_writing, evict, resident_share};
+pub use cache::{begin_writing, evict, resident_share, will_need};
 pub use commons::Commons;
 pub use expand::expand;
 pub use file::FileSource;

@@ -108,9 +108,9 @@ impl Planner<'_> {
     }
 }
 
-/// How many are to look.
+/// How many are to look: cold, they wait for devices more than they compute.
 fn threads() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from).clamp(2, THREADS)
+    std::thread::available_parallelism().map_or(2, usize::from).saturating_mul(2).clamp(4, THREADS)
 }
 
 /// See the module's documentation.
