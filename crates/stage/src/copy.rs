@@ -553,7 +553,7 @@ mod tests {
             .map(|(n, [source, target])| copy_of(&from, &to, [source, target], n))
             .collect();
         copies.iter().for_each(|copy| copy.ask_ahead());
-        let watch = std::time::Instant::now();
+        let watch = crate::clock::Watch::start();
         for (copy, size) in copies.iter().zip(sizes) {
             let opened = lock(&copy.opened);
             let asked = (1..=MOST_ASKED as usize).contains(&size);
@@ -561,7 +561,7 @@ mod tests {
             let Opened::Asked(file) = &*opened else { continue };
             // Nobody reads it, and yet it comes.
             while tells && !is_there(file) {
-                assert!(watch.elapsed().as_secs() < 20, "{size} bytes do not come");
+                assert!(watch.seconds() < 20.0, "{size} bytes do not come");
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         }
