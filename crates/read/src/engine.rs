@@ -430,13 +430,14 @@ impl Shared {
     pub(crate) fn counts(&self) -> Counts {
         let inner = self.lock();
         let (blocks, bytes, held) = (inner.blocks, inner.bytes, inner.window.counted() as u64);
+        // Of the same moment: blocks go for answers that come, under this lock.
+        let own = self.own.load(Ordering::Relaxed);
         drop(inner);
         let held = if self.maps() { 0 } else { held.saturating_mul(self.choice.block) };
         let cached_ones = self.cached_ones.total();
         let requests = cached_ones + self.others.load(Ordering::Relaxed);
         let at_once = cached_ones + self.at_once.load(Ordering::Relaxed);
-        let held = held + self.own.load(Ordering::Relaxed);
-        Counts { requests, at_once, blocks, bytes, held }
+        Counts { requests, at_once, blocks, bytes, held: held + own }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
