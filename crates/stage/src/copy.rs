@@ -1,5 +1,6 @@
 //! One file from here to there: its bytes, by pieces that threads take, and what belongs to it.
 
+use crate::asked::Asked;
 use crate::bytes::{Fault, Room, Source, Target, is_big, sum_of};
 use crate::commit;
 use crate::job::{Item, Mark};
@@ -67,7 +68,7 @@ pub(crate) struct Copy {
 enum Opened {
     Not,
     /// The source, of which the device was asked for all bytes.
-    Asked(File),
+    Asked(Asked),
     /// All is said in `failed`.
     Never,
     Is(Arc<Pair>),
@@ -155,7 +156,7 @@ impl Copy {
             return Ok(Some(pair.clone()));
         }
         let from = match std::mem::replace(&mut *opened, Opened::Never) {
-            Opened::Asked(from) => from,
+            Opened::Asked(from) => from.taken(),
             Opened::Not => self.open_source()?,
             _ => return Ok(None),
         };
@@ -349,9 +350,8 @@ impl Carry for Copy {
         let mut opened = lock(&self.opened);
         if matches!(&*opened, Opened::Not)
             && (1..=MOST_ASKED).contains(&size)
-            && let Ok(from) = self.open_source()
+            && let Some(from) = Asked::of(|| self.open_source(), size as usize)
         {
-            stead_store::will_need(&from, 0, size as usize);
             *opened = Opened::Asked(from);
         }
     }
@@ -558,9 +558,9 @@ mod tests {
             let opened = lock(&copy.opened);
             let asked = (1..=MOST_ASKED as usize).contains(&size);
             assert_eq!(matches!(&*opened, Opened::Asked(_)), asked, "{size}");
-            let Opened::Asked(file) = &*opened else { continue };
+            let Opened::Asked(asked) = &*opened else { continue };
             // Nobody reads it, and yet it comes.
-            while tells && !is_there(file) {
+            while tells && !is_there(asked.file()) {
                 assert!(watch.seconds() < 20.0, "{size} bytes do not come");
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }

@@ -5,6 +5,7 @@
 
 mod acl;
 mod again;
+mod asked;
 mod budget;
 mod bytes;
 mod changes;
