@@ -189,9 +189,9 @@ class Slurm:
 
     def _job(self, mpi: str, given: dict[str, str]) -> tuple[list[str], dict[str, str]]:
         """How `srun` begins it, and its environment. Waiting ranks let others run: there are fewer cores than ranks."""
-        # What Slurm 22.05 chooses by itself lets a rank through a fence now and then that others have not come to: one is then sent messages
-        # in the middle of MPI_Init, and crashes.
-        env = self.env | PATIENT | {"OMPI_MCA_mpi_yield_when_idle": "1", "SLURM_PMIX_FENCE": "tree"}
+        # What Slurm 22.05 chooses by itself lets a rank through a fence now and then that others have not come to, and `tree` more often: one
+        # is then sent messages in the middle of MPI_Init, and crashes.
+        env = self.env | PATIENT | {"OMPI_MCA_mpi_yield_when_idle": "1", "SLURM_PMIX_FENCE": "ring"}
         # Devices of a lab may come and go meanwhile.
         env |= {"OMPI_MCA_btl_tcp_if_include": "lo", "UCX_NET_DEVICES": "lo"} | given
         return ["srun", f"--mpi={PLUGIN.get(mpi, mpi)}"], env
