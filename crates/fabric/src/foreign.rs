@@ -243,6 +243,10 @@ impl Fabric for Foreign {
         self.spares.empty(len).unwrap_or_default()
     }
 
+    fn room(&self, len: usize) -> Result<Vec<u8>> {
+        self.spares.room(len)
+    }
+
     fn give_back(&self, bytes: Vec<u8>) {
         self.spares.keep(bytes);
     }

@@ -85,6 +85,17 @@ pub trait Fabric: Send + Sync {
         Vec::with_capacity(len)
     }
 
+    /// So many bytes, whatever is in them, for what is yet to be read into them and sent.
+    ///
+    /// # Errors
+    /// `Limit` if there is no memory.
+    fn room(&self, len: usize) -> Result<Vec<u8>> {
+        let mut room = self.memory(len);
+        room.try_reserve_exact(len).map_err(|_| spares::none(len))?;
+        room.resize(len, 0);
+        Ok(room)
+    }
+
     /// A message that has come is not looked at any more: its memory may be that of another one.
     fn give_back(&self, _bytes: Vec<u8>) {}
 

@@ -90,7 +90,7 @@ impl Spares {
     }
 }
 
-fn none(len: usize) -> Error {
+pub(crate) fn none(len: usize) -> Error {
     Error::limit(format!("no memory for a message of {len} bytes"))
 }
 

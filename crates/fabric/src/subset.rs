@@ -143,6 +143,10 @@ impl<'f, P: Deref<Target = dyn Fabric + 'f> + Send + Sync> Fabric for Subset<P> 
         self.inner.memory(len)
     }
 
+    fn room(&self, len: usize) -> Result<Vec<u8>> {
+        self.inner.room(len)
+    }
+
     fn give_back(&self, bytes: Vec<u8>) {
         self.inner.give_back(bytes);
     }

@@ -325,6 +325,10 @@ impl Fabric for Mpi {
         self.ranks.post.spares.empty(len).unwrap_or_default()
     }
 
+    fn room(&self, len: usize) -> Result<Vec<u8>> {
+        self.ranks.post.spares.room(len)
+    }
+
     fn give_back(&self, bytes: Vec<u8>) {
         self.ranks.post.spares.keep(bytes);
     }

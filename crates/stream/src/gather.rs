@@ -21,6 +21,10 @@
 use std::ops::Range;
 use stead_core::{Bounds, Error, Result};
 
+/// Bytes of a part of a block that is fetched. Each part is in memory several times on its way: where it is sent from, where it comes to,
+/// and with those that carry it.
+pub(crate) const PART: usize = 1 << 20;
+
 /// A loop of a copy: how many times, and how many bytes each array goes on each time. Steps are not 0, and what is within the
 /// loop takes no more than a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

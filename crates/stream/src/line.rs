@@ -1,5 +1,6 @@
 //! How a reader and an agent on another node talk: a line for what is asked, and one for errands that wait for no step.
 
+use crate::gather::PART;
 use std::fmt::Debug;
 use std::time::Duration;
 use stead_core::{Error, Result};
@@ -26,6 +27,11 @@ pub(crate) trait Line: Debug + Send + Sync {
 
     /// The error, with whom it is about.
     fn by(&self, error: Error) -> Error;
+
+    /// Bytes of a part of a block that is fetched by it.
+    fn part(&self) -> usize {
+        PART
+    }
 
     /// Empty memory for a message of so many bytes.
     fn memory(&self, len: usize) -> Vec<u8> {

@@ -1,5 +1,6 @@
 //! Where a reader has its steps from: the writers of this node, or those of another one.
 
+use crate::gather::PART;
 use crate::index::{BlockEntry, Definitions, Place};
 use crate::noted::Got;
 use crate::report::MemoryReport;
@@ -98,6 +99,11 @@ pub(crate) struct Which {
 
 /// Parts of blocks from elsewhere: several are asked for, and come in the same order.
 pub(crate) trait Fetch {
+    /// Bytes of a part, at most.
+    fn part(&self) -> usize {
+        PART
+    }
+
     /// Asks for the part of a block that this box, which lies within it, is.
     fn ask(&mut self, block: Which, part: &Bounds) -> Result<()>;
 

@@ -2,7 +2,7 @@
 
 use crate::cover::covered;
 use crate::finder::Finder;
-use crate::gather;
+use crate::gather::{self, PART};
 use crate::index::{BlockEntry, Definition, Definitions, Place, shown};
 use crate::merge::{Merged, merge_step, put_by};
 use crate::noted::Got;
@@ -16,9 +16,6 @@ use std::sync::{Arc, OnceLock};
 use stead_core::{Bounds, DType, Error, Kind, Result};
 use stead_store::arena::View;
 
-/// Bytes of a part of a block that is fetched. Each part is in memory several times on its way: where it is sent from, where it comes to,
-/// and with those that carry it.
-const PART: usize = 1 << 20;
 /// Bytes that are on their way from all nodes together; but so many are from each of them, so that a link is not idle from one part to the
 /// next.
 const AHEAD: usize = 4 * PART;
@@ -479,24 +476,27 @@ impl Step {
         to: &mut [u8],
         copying: &AtomicU64,
     ) -> Result<usize> {
-        let mut parts: Vec<VecDeque<(Which, Bounds)>> = Vec::new();
+        let mut wanted: Vec<Vec<(Which, Bounds)>> = Vec::new();
         for block in blocks {
             let Some(both) = block.bounds.intersection(bounds) else { continue };
-            if parts.len() <= block.source {
-                parts.resize_with(block.source + 1, VecDeque::new);
+            if wanted.len() <= block.source {
+                wanted.resize_with(block.source + 1, Vec::new);
             }
-            let which = block.which(self.0.step);
-            let small = gather::small(&both, element, PART).into_iter();
-            if let Some(of) = parts.get_mut(block.source) {
-                of.extend(small.map(|part| (which, part)));
+            if let Some(of) = wanted.get_mut(block.source) {
+                of.push((block.which(self.0.step), both));
             }
         }
         // In the order of the sources: nobody waits for one that somebody has who waits for another one.
         let mut ways: Vec<Way<'_>> = Vec::new();
-        for (source, parts) in self.0.shared.sources.iter().zip(parts) {
-            if !parts.is_empty()
+        for (source, wanted) in self.0.shared.sources.iter().zip(wanted) {
+            if !wanted.is_empty()
                 && let Some(fetch) = source.fetch()
             {
+                let small = |(which, both): &(Which, Bounds)| {
+                    let (which, small) = (*which, gather::small(both, element, fetch.part()));
+                    small.into_iter().map(move |part| (which, part))
+                };
+                let parts = wanted.iter().flat_map(small).collect();
                 ways.push(Way { fetch, element, parts, asked: VecDeque::new(), bytes: 0 });
             }
         }

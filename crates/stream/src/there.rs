@@ -424,6 +424,10 @@ struct Parts<'t> {
 }
 
 impl Fetch for Parts<'_> {
+    fn part(&self) -> usize {
+        self.talk.errands_by.part()
+    }
+
     fn ask(&mut self, block: Which, part: &Bounds) -> Result<()> {
         if *self.is_broken {
             return Err(self.talk.broken());

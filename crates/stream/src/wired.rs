@@ -2,17 +2,21 @@
 //! the lowest first, and its bytes.
 
 use crate::clock;
+use crate::gather::PART;
 use crate::line::{Line, forked};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stead_core::{Cancel, Error, Kind, Result};
+use stead_fabric::Spares;
 
 /// Bytes before each message.
 const HEAD: usize = 8;
 /// Memory is taken for so many bytes that have not come: whoever says that there will be more has to send them.
 const TRUSTED: usize = 4 << 20;
+/// Bytes of messages that are over which are kept for the next ones: as many as a reader has on their way.
+const KEPT: usize = 4 << 20;
 /// Whoever takes nothing for so long is gone.
 const TAKEN_WITHIN: Duration = Duration::from_secs(120);
 
@@ -21,7 +25,9 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(120);
 struct Coming {
     head: [u8; HEAD],
     of_head: usize,
+    /// As much of it as there is memory for yet, of which so many bytes are here.
     body: Vec<u8>,
+    have: usize,
 }
 
 /// A line over a connection.
@@ -32,6 +38,7 @@ pub(crate) struct Wired {
     node: String,
     sending: Mutex<()>,
     coming: Mutex<Coming>,
+    spares: Spares,
     /// Bytes of a message that comes, at most.
     most: u64,
     /// Nothing more is to be done for who is there.
@@ -56,8 +63,9 @@ impl Wired {
             .set_nonblocking(false)
             .and_then(|()| stream.set_write_timeout(Some(TAKEN_WITHIN)));
         set.map_err(|e| Error::io("set up", "a connection", e))?;
-        let (sending, coming) = (Mutex::default(), Mutex::default());
-        Ok(Wired { stream, node, sending, coming, most, ending, process: std::process::id() })
+        let (sending, coming, spares) = (Mutex::default(), Mutex::default(), Spares::new(KEPT));
+        let process = std::process::id();
+        Ok(Wired { stream, node, sending, coming, spares, most, ending, process })
     }
 
     fn gone(&self, why: &str) -> Error {
@@ -99,25 +107,42 @@ impl Coming {
         let len = Some(u64::from_le_bytes(self.head)).filter(|len| *len <= line.most);
         let len = len.and_then(|len| usize::try_from(len).ok());
         let len = len.ok_or_else(|| line.gone("sent what is no message"))?;
-        let have = self.body.len();
-        let more = len.saturating_sub(have).min(TRUSTED.max(have));
-        let room = self.body.try_reserve(more);
-        room.map_err(|_| Error::limit(format!("there is no memory for {len} bytes")))?;
-        self.body.resize(have + more, 0);
-        let read = line.some(self.body.get_mut(have..).unwrap_or(&mut []), until);
-        self.body.truncate(have + *read.as_ref().unwrap_or(&0));
-        Ok(read? > 0)
+        if self.have == self.body.len() {
+            let more = len.saturating_sub(self.have).min(TRUSTED.max(self.have));
+            if self.have == 0 {
+                self.body = line.spares.room(more)?;
+            } else {
+                let room = self.body.try_reserve(more);
+                room.map_err(|_| Error::limit(format!("there is no memory for {len} bytes")))?;
+                self.body.resize(self.have + more, 0);
+            }
+        }
+        let n = line.some(self.body.get_mut(self.have..).unwrap_or(&mut []), until)?;
+        self.have += n;
+        Ok(n > 0)
     }
 
     /// The message, if all of it has come.
     fn whole(&mut self) -> Option<Vec<u8>> {
-        let is_whole =
-            self.of_head == HEAD && u64::from_le_bytes(self.head) == self.body.len() as u64;
+        let is_whole = self.of_head == HEAD && u64::from_le_bytes(self.head) == self.have as u64;
         is_whole.then(|| {
-            self.of_head = 0;
+            (self.of_head, self.have) = (0, 0);
             std::mem::take(&mut self.body)
         })
     }
+}
+
+/// Writes all of these, at once where there is room: who waits for a message is not to wake up for its head alone.
+fn write_all(mut to: &UnixStream, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+    while !parts.is_empty() {
+        match to.write_vectored(parts) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(n) => IoSlice::advance_slices(&mut parts, n),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }
 
 impl Line for Wired {
@@ -125,8 +150,8 @@ impl Line for Wired {
         self.check()?;
         let _one = locked(&self.sending);
         let head = (message.len() as u64).to_le_bytes();
-        let sent =
-            (&self.stream).write_all(&head).and_then(|()| (&self.stream).write_all(&message));
+        let sent = write_all(&self.stream, &mut [IoSlice::new(&head), IoSlice::new(&message)]);
+        self.spares.keep(message);
         sent.map_err(|e| {
             // A part of it may be there: nothing behind it can be told from it.
             let _ = self.stream.shutdown(std::net::Shutdown::Both);
@@ -146,9 +171,25 @@ impl Line for Wired {
                 return Ok(Some(message));
             }
             if !coming.read(self, until)? {
+                self.spares.free();
                 return Ok(None);
             }
         }
+    }
+
+    /// A part comes through two daemons and waits for a turn of each: of more and smaller ones there is more on the way until the next is asked
+    /// for. With half of 1 MiB a link of 1 Gb/s brought 113 MB/s to each of two hosts, with all of it 107; with a quarter no more than with half.
+    fn part(&self) -> usize {
+        PART / 2
+    }
+
+    fn memory(&self, len: usize) -> Vec<u8> {
+        // Without memory there is no room in it: whoever adds to it finds out.
+        self.spares.empty(len).unwrap_or_default()
+    }
+
+    fn give_back(&self, message: Vec<u8>) {
+        self.spares.keep(message);
     }
 
     fn ends(&self) -> bool {
@@ -201,6 +242,31 @@ mod tests {
         assert_eq!(e.kind(), Kind::Peer);
         assert!(e.to_string().contains("'n1'"), "{e}");
         assert_eq!(line.send(vec![1]).unwrap_err().kind(), Kind::Peer);
+    }
+
+    #[test]
+    fn memory_of_messages_is_used_again() {
+        const LEN: usize = 1 << 20;
+        let (line, other) = pair();
+        let other = Wired::new(other, "n2".into(), u64::MAX, None).unwrap();
+        let comes = |n: u8| {
+            let mut message = other.memory(LEN);
+            let at = message.as_ptr().addr();
+            message.resize(LEN, n);
+            let came = std::thread::scope(|scope| {
+                scope.spawn(|| other.send(message).unwrap());
+                line.recv_within(Duration::from_secs(60)).unwrap().unwrap()
+            });
+            assert!(came.len() == LEN && came.iter().all(|byte| *byte == n));
+            let both = (at, came.as_ptr().addr());
+            line.give_back(came);
+            both
+        };
+        let first = comes(1);
+        assert_eq!((comes(2), comes(3)), (first, first));
+        // Not where nothing comes for a while.
+        assert!(line.recv_within(Duration::from_millis(1)).unwrap().is_none());
+        assert_eq!(line.memory(LEN).len(), 0);
     }
 
     #[test]

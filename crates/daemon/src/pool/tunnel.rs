@@ -18,6 +18,10 @@ use stead_fabric::Fabric;
 pub(crate) const WINDOW: usize = 2 << 20;
 /// After so many bytes that were passed on the other end is told.
 const TELL_AFTER: usize = WINDOW / 4;
+/// So many bytes are sent in the memory that they were read into, which may be four times as many; fewer are copied to some of their own.
+const LARGE: usize = CHUNK / 4;
+/// Fewer are added to those that wait before them: many words of few bytes would take much more memory than the bytes.
+const SMALL: usize = 4 << 10;
 const STACK: usize = 128 << 10;
 
 /// Which tunnel it is: ranks number those that they open.
@@ -104,16 +108,29 @@ impl Tunnel {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn word(&self, word: &Word<'_>) -> Vec<u8> {
+        word::write(self.key.mine, self.key.number, word)
+    }
+
     fn say(&self, fabric: &dyn Fabric, word: &Word<'_>) -> Result<()> {
-        fabric.send(self.key.peer, TAG, word::write(self.key.mine, self.key.number, word))
+        fabric.send(self.key.peer, TAG, self.word(word))
     }
 
     /// From the socket to the other end, as long as there is room there.
     fn take_in(&self, fabric: &dyn Fabric) {
-        let mut room = vec![0; CHUNK];
+        let mut room = Vec::new();
         while let Some(credit) = self.credit() {
-            let most = credit.min(CHUNK);
-            match (&self.stream).read(room.get_mut(..most).unwrap_or_default()) {
+            if room.is_empty() {
+                match fabric.room(HEAD + CHUNK) {
+                    Ok(new) => room = new,
+                    Err(e) => {
+                        crate::log::log(&e.to_string());
+                        break;
+                    }
+                }
+            }
+            let most = HEAD + credit.min(CHUNK);
+            match (&self.stream).read(room.get_mut(HEAD..most).unwrap_or_default()) {
                 Ok(n) if n > 0 => {
                     let mut state = self.state();
                     state.credit = state.credit.saturating_sub(n);
@@ -123,8 +140,15 @@ impl Tunnel {
                     if !taken {
                         continue;
                     }
-                    let said = self.say(fabric, &Word::Data(room.get(..n).unwrap_or_default()));
-                    if said.is_err() {
+                    let bytes = match n < LARGE {
+                        true => self.word(&Word::Data(room.get(HEAD..HEAD + n).unwrap_or(&[]))),
+                        false => {
+                            room.truncate(HEAD + n);
+                            word::head_of_data(&mut room, self.key.mine, self.key.number);
+                            std::mem::take(&mut room)
+                        }
+                    };
+                    if fabric.send(self.key.peer, TAG, bytes).is_err() {
                         break;
                     }
                 }
@@ -203,8 +227,7 @@ impl Tunnel {
         }
         state.heard = true;
         state.queued += len;
-        // Many words of few bytes would take much more memory than the bytes.
-        let fits = |last: &&mut Vec<u8>| last.len() + len <= HEAD + CHUNK;
+        let fits = |last: &&mut Vec<u8>| len < SMALL && last.len() + len <= HEAD + CHUNK;
         match (state.queue.back_mut().filter(fits), bytes.get(HEAD..)) {
             (Some(last), Some(data)) => last.extend_from_slice(data),
             _ => state.queue.push_back(bytes),

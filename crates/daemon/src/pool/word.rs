@@ -9,6 +9,12 @@ pub const CHUNK: usize = 256 << 10;
 /// Bytes of the name of a user.
 const MOST_NAME: usize = limits::MAX_NODE_BYTES;
 
+/// How words begin.
+const OPEN: u8 = 1;
+const DATA: u8 = 2;
+const CREDIT: u8 = 3;
+const CLOSE: u8 = 4;
+
 /// What is said about a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Word<'a> {
@@ -29,30 +35,27 @@ pub enum Word<'a> {
 
 /// A word about the tunnel of this number, which is one of whoever opened it: of the sender if `mine`.
 pub fn write(mine: bool, number: u64, word: &Word<'_>) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(HEAD + 8);
-    begin(&mut bytes, mine, number, word);
+    let of = |kind| head(kind, mine, number);
     match word {
-        Word::Open { user, name } => {
-            bytes.extend_from_slice(&user.to_le_bytes());
-            bytes.extend_from_slice(name.as_bytes());
-        }
-        Word::Data(data) => bytes.extend_from_slice(data),
-        Word::Credit(more) => bytes.extend_from_slice(&more.to_le_bytes()),
-        Word::Close => {}
+        Word::Open { user, name } => [&of(OPEN), &user.to_le_bytes()[..], name.as_bytes()].concat(),
+        Word::Data(data) => [&of(DATA), *data].concat(),
+        Word::Credit(more) => [&of(CREDIT), &more.to_le_bytes()[..]].concat(),
+        Word::Close => of(CLOSE).to_vec(),
     }
-    bytes
 }
 
-fn begin(bytes: &mut Vec<u8>, mine: bool, number: u64, word: &Word<'_>) {
-    let kind = match word {
-        Word::Open { .. } => 1,
-        Word::Data(_) => 2,
-        Word::Credit(_) => 3,
-        Word::Close => 4,
-    };
-    bytes.push(kind);
-    bytes.push(u8::from(mine));
-    bytes.extend_from_slice(&number.to_le_bytes());
+/// Makes the first [`HEAD`] bytes those of a word whose bytes the others are.
+pub fn head_of_data(bytes: &mut [u8], mine: bool, number: u64) {
+    if let Some(first) = bytes.first_chunk_mut() {
+        *first = head(DATA, mine, number);
+    }
+}
+
+fn head(kind: u8, mine: bool, number: u64) -> [u8; HEAD] {
+    let mut head = [0; HEAD];
+    let [first, second, rest @ ..] = &mut head;
+    (*first, *second, *rest) = (kind, u8::from(mine), number.to_le_bytes());
+    head
 }
 
 /// Reads one: whether the sender has opened the tunnel, its number, and what is said.
@@ -70,7 +73,7 @@ pub fn read(bytes: &[u8]) -> Result<(bool, u64, Word<'_>)> {
     };
     let number = u64::from_le_bytes(number);
     let word = match kind {
-        1 => {
+        OPEN => {
             let (user, name) = rest.split_first_chunk::<4>().ok_or_else(odd)?;
             let name = std::str::from_utf8(name).map_err(|_| odd())?;
             if name.len() > MOST_NAME {
@@ -78,9 +81,9 @@ pub fn read(bytes: &[u8]) -> Result<(bool, u64, Word<'_>)> {
             }
             Word::Open { user: u32::from_le_bytes(*user), name }
         }
-        2 if (1..=CHUNK).contains(&rest.len()) => Word::Data(rest),
-        3 => Word::Credit(u32::from_le_bytes(rest.try_into().map_err(|_| odd())?)),
-        4 if rest.is_empty() => Word::Close,
+        DATA if (1..=CHUNK).contains(&rest.len()) => Word::Data(rest),
+        CREDIT => Word::Credit(u32::from_le_bytes(rest.try_into().map_err(|_| odd())?)),
+        CLOSE if rest.is_empty() => Word::Close,
         _ => return Err(odd()),
     };
     Ok((mine, number, word))
@@ -101,6 +104,11 @@ mod tests {
             for word in words {
                 let bytes = write(mine, number, &word);
                 prop_assert_eq!(read(&bytes).unwrap(), (mine, number, word.clone()));
+                if let Word::Data(data) = word {
+                    let mut made = [&[7; HEAD][..], data].concat();
+                    head_of_data(&mut made, mine, number);
+                    prop_assert_eq!(&made, &bytes);
+                }
                 // What is cut off within its numbers is none.
                 let cut = read(&bytes[..bytes.len().min(HEAD + 3) - 1]);
                 prop_assert!(matches!(word, Word::Data(_)) || cut.is_err());
