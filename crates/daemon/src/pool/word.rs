@@ -3,7 +3,7 @@
 use stead_core::{Error, Result, limits};
 
 /// Bytes before what is said.
-pub(crate) const HEAD: usize = 10;
+pub const HEAD: usize = 10;
 /// Bytes of one word: what programs say is cut into such pieces.
 pub const CHUNK: usize = 256 << 10;
 /// Bytes of the name of a user.
