@@ -40,6 +40,9 @@ pub(crate) trait Line: Debug + Send + Sync {
 
     /// A message that has come is not looked at any more: its memory may be that of another one.
     fn give_back(&self, _message: Vec<u8>) {}
+
+    /// No more messages are to come for now: their memory is of no use.
+    fn rest(&self) {}
 }
 
 /// That a process has lines which are its parent's.

@@ -463,6 +463,7 @@ impl Drop for Parts<'_> {
         while self.asked > 0 && !*self.is_broken {
             let _ = self.hear();
         }
+        self.talk.errands_by.rest();
     }
 }
 

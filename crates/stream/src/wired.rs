@@ -171,7 +171,7 @@ impl Line for Wired {
                 return Ok(Some(message));
             }
             if !coming.read(self, until)? {
-                self.spares.free();
+                self.rest();
                 return Ok(None);
             }
         }
@@ -190,6 +190,11 @@ impl Line for Wired {
 
     fn give_back(&self, message: Vec<u8>) {
         self.spares.keep(message);
+    }
+
+    /// A reader has a line to each of many nodes.
+    fn rest(&self) {
+        self.spares.free();
     }
 
     fn ends(&self) -> bool {
@@ -264,9 +269,17 @@ mod tests {
         };
         let first = comes(1);
         assert_eq!((comes(2), comes(3)), (first, first));
-        // Not where nothing comes for a while.
+        // Memory that is kept has more room than is asked for here.
+        let less = || line.memory(LEN - 4096);
+        let kept = less();
+        assert_eq!((kept.len(), kept.capacity()), (0, LEN));
+        // Nothing comes for a while, or is to come.
+        line.give_back(kept);
         assert!(line.recv_within(Duration::from_millis(1)).unwrap().is_none());
-        assert_eq!(line.memory(LEN).len(), 0);
+        assert_eq!(less().capacity(), LEN - 4096);
+        comes(4);
+        line.rest();
+        assert_eq!(less().capacity(), LEN - 4096);
     }
 
     #[test]

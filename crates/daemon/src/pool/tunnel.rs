@@ -112,23 +112,22 @@ impl Tunnel {
         word::write(self.key.mine, self.key.number, word)
     }
 
+    /// The word with so many bytes that were read behind its head.
+    fn data(&self, mut read: Vec<u8>, n: usize) -> Vec<u8> {
+        read.truncate(HEAD + n);
+        word::head_of_data(&mut read, self.key.mine, self.key.number);
+        read
+    }
+
     fn say(&self, fabric: &dyn Fabric, word: &Word<'_>) -> Result<()> {
         fabric.send(self.key.peer, TAG, self.word(word))
     }
 
     /// From the socket to the other end, as long as there is room there.
     fn take_in(&self, fabric: &dyn Fabric) {
-        let mut room = Vec::new();
+        // Nobody has touched its pages: of a program that says little few are there.
+        let mut room = vec![0; HEAD + CHUNK];
         while let Some(credit) = self.credit() {
-            if room.is_empty() {
-                match fabric.room(HEAD + CHUNK) {
-                    Ok(new) => room = new,
-                    Err(e) => {
-                        crate::log::log(&e.to_string());
-                        break;
-                    }
-                }
-            }
             let most = HEAD + credit.min(CHUNK);
             match (&self.stream).read(room.get_mut(HEAD..most).unwrap_or_default()) {
                 Ok(n) if n > 0 => {
@@ -142,11 +141,13 @@ impl Tunnel {
                     }
                     let bytes = match n < LARGE {
                         true => self.word(&Word::Data(room.get(HEAD..HEAD + n).unwrap_or(&[]))),
-                        false => {
-                            room.truncate(HEAD + n);
-                            word::head_of_data(&mut room, self.key.mine, self.key.number);
-                            std::mem::take(&mut room)
-                        }
+                        false => match fabric.room(HEAD + CHUNK) {
+                            Ok(next) => self.data(std::mem::replace(&mut room, next), n),
+                            Err(e) => {
+                                crate::log::log(&e.to_string());
+                                break;
+                            }
+                        },
                     };
                     if fabric.send(self.key.peer, TAG, bytes).is_err() {
                         break;
