@@ -98,17 +98,28 @@ const SMALL: f64 = 256.0 * 1024.0;
 const GUESS: f64 = 6.0;
 /// Nothing is known better than this.
 const LEAST_SPREAD: f64 = 0.08;
-/// What was seen for so long before counts half.
+/// What was seen so long before counts half.
 const HALF_LIFE_S: f64 = 600.0;
+/// Of a transfer that is under way, what was seen this part of its time before counts half: one that is faster or slower than it was at its
+/// beginning is soon known to be, and one that stops and goes on now and then is not taken for what it is at the moment.
+const RECENT: f64 = 0.5;
+/// But no less than so long: a few looks.
+const LEAST_RECENT_S: f64 = 0.2;
 
 impl Seen {
     /// Takes note of what was moved in so many seconds.
     pub fn note(&mut self, load: Amount, seconds: f64) {
+        self.note_within(load, seconds, f64::INFINITY);
+    }
+
+    /// The same of a part of a transfer that is under way for `elapsed` seconds, of which what is newer says more about the rest.
+    pub fn note_within(&mut self, load: Amount, seconds: f64, elapsed: f64) {
         let good = |n: f64| n.is_finite() && (0.0..1e18).contains(&n);
         if !(good(load.files) && good(load.bytes) && good(seconds)) || seconds <= 0.0 {
             return;
         }
-        self.fade(0.5f64.powf(seconds / HALF_LIFE_S));
+        let recent = (elapsed * RECENT).max(LEAST_RECENT_S).min(HALF_LIFE_S);
+        self.fade(0.5f64.powf(seconds / recent));
         // As rates of one second each, so that long and short ones count as long as they were.
         let (f, b) = (load.files / seconds, load.bytes / seconds);
         self.ff += f * f * seconds;
@@ -301,15 +312,45 @@ mod tests {
         assert!(takes < 13.0, "{takes}");
     }
 
+    /// What is told of a transfer of files of 4 KiB that takes a tenth of a second for each of these many, as an error of what is left, at
+    /// each look.
+    fn errors(looks: &[u64]) -> Vec<f64> {
+        let (all, mut done, mut seen) = (looks.iter().sum::<u64>(), 0, Seen::default());
+        let told = looks.iter().enumerate().map(|(look, files)| {
+            seen.note_within(Amount::new(*files, files * 4096), 0.1, (look + 1) as f64 * 0.1);
+            done += files;
+            let left = (looks.len() - look - 1) as f64 * 0.1;
+            (seen.takes(Amount::new(all - done, (all - done) * 4096)).seconds - left).abs() / left
+        });
+        told.take(looks.len() - 1).collect()
+    }
+
+    #[test]
+    fn a_transfer_that_becomes_faster_is_soon_known_to() {
+        // Four times as fast from the tenth look on.
+        let looks: Vec<u64> = (0..40).map(|look| if look < 10 { 250 } else { 1000 }).collect();
+        let told = errors(&looks);
+        assert!(told[9] > 2.0, "{told:?}");
+        assert!(told[20..].iter().all(|error| *error < 0.3), "{told:?}");
+        assert!(told[30..].iter().all(|error| *error < 0.1), "{told:?}");
+    }
+
+    #[test]
+    fn one_that_stops_now_and_then_is_not_taken_for_what_it_is_at_the_moment() {
+        let looks: Vec<u64> = (0..200).map(|look| if look % 4 == 3 { 2000 } else { 0 }).collect();
+        let told = errors(&looks);
+        assert!(told[20..180].iter().all(|error| *error < 0.25), "{told:?}");
+    }
+
     proptest! {
         #[test]
         fn whatever_is_seen_the_answer_is_a_time(
-            all in proptest::collection::vec((any::<f64>(), any::<f64>(), any::<f64>()), 0..20),
+            all in proptest::collection::vec((any::<f64>(), any::<f64>(), any::<f64>(), any::<f64>()), 0..20),
             files in any::<f64>(), bytes in any::<f64>(),
         ) {
             let mut seen = Seen::default();
-            for (files, bytes, seconds) in all {
-                seen.note(Amount { files, bytes }, seconds);
+            for (files, bytes, seconds, elapsed) in all {
+                seen.note_within(Amount { files, bytes }, seconds, elapsed);
             }
             let takes = seen.as_if(3.0).takes(Amount { files, bytes });
             prop_assert!(takes.low <= takes.seconds && takes.seconds <= takes.high, "{:?}", takes);

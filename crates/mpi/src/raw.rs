@@ -251,9 +251,15 @@ pub(crate) fn keep(theirs: MPI_Comm, fabric: Arc<Ranks>) -> Result<()> {
     })
 }
 
-/// How long it is slept at first, and at last, between two looks whether all ranks have come.
+/// Tests of one look at what has come: Open MPI looks at its sockets with each eighth call alone (`opal_progress`), and between hosts what is
+/// there already would be found eight looks later.
+const TESTS: usize = 8;
+/// How long it is slept at first, for a while, and at last, between two looks whether all ranks have come. Those that have never met connect
+/// to each other first, which takes messages to and fro.
 const SOON: Duration = Duration::from_micros(20);
+const MEANWHILE: Duration = Duration::from_micros(200);
 const LATER: Duration = Duration::from_millis(2);
+const A_WHILE: Duration = Duration::from_millis(100);
 /// What ranks come to together. All say which one it is: MPI takes the second call of one that has given up and begins anew for that of
 /// another one that comes late, whatever these are.
 const AGREE: i64 = 1;
@@ -282,10 +288,13 @@ fn least(of: MPI_Comm, call: i64, [a, b]: [i64; 2], within: Duration) -> Result<
     check(code, "ask all ranks")?;
     let begun = clock::now();
     loop {
-        let mut done = 0;
-        // SAFETY: a request that was begun and not yet found done; statuses are not asked for.
-        let code = unsafe { ffi::MPI_Test(&mut request, &mut done, ffi::RSMPI_STATUS_IGNORE) };
-        check(code, "hear from all ranks")?;
+        let (mut done, mut tests) = (0, 0);
+        while done == 0 && tests < TESTS {
+            // SAFETY: a request that was begun and not yet found done; statuses are not asked for.
+            let code = unsafe { ffi::MPI_Test(&mut request, &mut done, ffi::RSMPI_STATUS_IGNORE) };
+            check(code, "hear from all ranks")?;
+            tests += 1;
+        }
         if done != 0 {
             // SAFETY: made above, and MPI is done with it.
             let [first, last, a, b] = unsafe { Box::from_raw(places) }[1];
@@ -296,7 +305,8 @@ fn least(of: MPI_Comm, call: i64, [a, b]: [i64; 2], within: Duration) -> Result<
             return Err(not_come(of, within));
         }
         // It takes several messages, each of which may come after a pause, and goes on with the next look alone.
-        clock::pause((begun.elapsed() / 8).clamp(SOON, LATER));
+        let waited = begun.elapsed();
+        clock::pause((waited / 8).clamp(SOON, if waited < A_WHILE { MEANWHILE } else { LATER }));
     }
 }
 
@@ -547,14 +557,18 @@ impl Flight {
         Ok(true)
     }
 
-    /// The sender and the number of bytes of a message that has come into a room. Never waits; tells it once.
+    /// The sender and the number of bytes of a message that has come into a room. Never waits; tells it once. If there is none it has called
+    /// MPI often enough that all has moved which can.
     pub(crate) fn come(&mut self) -> Result<Option<(usize, usize)>> {
         let Some(request) = self.requests.last_mut() else { return Ok(None) };
         // SAFETY: plain data that MPI fills.
-        let (mut done, mut status, mut count) =
-            (0, unsafe { std::mem::zeroed::<ffi::MPI_Status>() }, 0);
-        // SAFETY: a request that was begun and not yet found done, and valid places.
-        let code = unsafe { ffi::MPI_Test(request, &mut done, &mut status) };
+        let (mut status, mut count) = (unsafe { std::mem::zeroed::<ffi::MPI_Status>() }, 0);
+        let (mut done, mut tests, mut code) = (0, 0, 0);
+        while done == 0 && code == 0 && tests < TESTS {
+            // SAFETY: a request that was begun and not yet found done, and valid places.
+            code = unsafe { ffi::MPI_Test(request, &mut done, &mut status) };
+            tests += 1;
+        }
         self.tested(code, "receive")?;
         if done == 0 {
             return Ok(None);

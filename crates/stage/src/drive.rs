@@ -627,7 +627,7 @@ impl Way<'_> {
         let moved = self.moved();
         let (new, passed) = (moved.less(rates.then), now - rates.at);
         let start = Amount::new(self.d.known.done.files, self.d.known.done.bytes);
-        rates.seen.note(new, passed);
+        rates.seen.note_within(new, passed, now);
         (rates.at, rates.then) = (now, moved);
         let last = self.endings.load(Ordering::Relaxed);
         let ahead = Amount::new(totals.files.saturating_sub(last), totals.bytes);
