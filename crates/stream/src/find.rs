@@ -412,7 +412,8 @@ fn seek(
         options.stop.check()?;
         others.renew(patience)?;
         home.wait(options.stop.at_most(pause.min(left)))?;
-        pause = (pause * 2).min(longest);
+        // Half as long again: what comes meanwhile is found before it has been looked for much longer than it took to come.
+        pause = (pause * 3 / 2).min(longest);
     }
 }
 

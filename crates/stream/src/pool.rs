@@ -30,7 +30,7 @@ use stead_core::{Cancel, Error, Kind, Result};
 /// Nodes that are asked for a stream.
 pub(crate) const MOST_NODES: usize = 1024;
 /// How long it is waited at first, and at last, before nodes are asked again for a stream that nobody writes yet.
-const SOON: Duration = Duration::from_millis(10);
+const SOON: Duration = Duration::from_millis(5);
 const LATER: Duration = Duration::from_millis(500);
 /// How long it is waited at last before it is looked again whether there is a pool.
 const SELDOM: Duration = Duration::from_secs(2);
