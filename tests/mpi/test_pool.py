@@ -217,6 +217,25 @@ def test_trees_go_from_node_to_node(over):
     assert tree(pool.at / "n2" / "moved") == before and not (pool.at / "n1" / "b").exists()
 
 
+def test_all_nodes_send_to_each_other_at_once(pool):
+    """Each fetches from all others and sends to all others, all of it at the same time."""
+    nodes, mib = range(pool.size), 1 << 20
+    of = {(a, b, way): np.random.default_rng([a, b, len(way)]).bytes(5 * mib + a * 7 + b) for a in nodes for b in nodes for way in ("get", "put") if a != b}
+    at = Path(tempfile.mkdtemp(dir=pool.at))
+    for (a, b, way), bytes in of.items():
+        (at / f"{way}-{a}-{b}").write_bytes(bytes)
+    taken = []
+    for a, b, way in of:
+        there, to = at / f"{way}-{a}-{b}", at / f"to-{way}-{a}-{b}"
+        words = (f"n{b}:{there}", to) if way == "get" else (there, f"n{b}:{to}")
+        # A limit, so that all are under way at once. Whose node the target is does it.
+        taken.append((a, pool.taken(a, *words, "--limit", "4MB"), () if way == "get" else ("--on", f"n{b}")))
+    ended = [pool.until(rank, one, lambda status: status["state"] not in ("pending", "running"), *on) for rank, one, on in taken]
+    assert {status["state"] for status in ended} == {"finished"}, ended
+    assert {(a, b, way): (at / f"to-{way}-{a}-{b}").read_bytes() for a, b, way in of} == of
+    assert not [path for path in at.iterdir() if path.name.startswith(".stead")]
+
+
 def test_daemons_of_other_nodes_are_asked(pool):
     assert pool.run(1, "--nodes", verb="daemon").stdout.split() == ["n0", "n1", "n2"]
     (pool.at / "n0" / "x").write_bytes(b"x" * 100)
