@@ -27,6 +27,7 @@ import time
 from pathlib import Path
 
 from beside import beside_report, beside_section
+from reading_report import Targets
 from run import children, command, commit, evict, machine, warm
 from served import gone, laid, lay, report, served_section, tiers_section
 
@@ -196,6 +197,28 @@ def ways_table(found, keys):
     return table(head, rows)
 
 
+def big_targets(big, keys):
+    t = Targets()
+    for key in keys:
+        seconds = {way: r["seconds"] for way, r in big[key].items()}
+        ours, limit = seconds.pop("stead stage"), "fio, read" if key.startswith("memory") else "fio, read and write"
+        if limit in seconds:
+            t.least(f"{key}: time of {limit} over it", 0.95, seconds[limit] / ours)
+        others = {way: s for way, s in seconds.items() if not way.startswith("fio")}
+        best = min(others, key=others.get)
+        t.least(f"{key}: time of the best of the others over it", 1, others[best] / ours, best)
+    return "\n".join(t.lines()) + "\n"
+
+
+def small_targets(small, keys):
+    t = Targets()
+    for key in keys:
+        for way, wanted in [("cp", 3), ("rsync", 5)]:
+            if way in small[key]:
+                t.least(f"{key}: time of {way} over it", wanted, small[key][way]["seconds"] / small[key]["stead stage"]["seconds"])
+    return "\n".join(t.lines()) + "\n"
+
+
 def page(found):
     m = found["machine"]
     text = [f"# Staging: {m['cpu']}, {m['cores']} cores\n",
@@ -204,10 +227,10 @@ def page(found):
     if big := found.get("big"):
         keys = [k for k in big if k.endswith(("cold", "warm"))]
         text += [f"## One file of {big['bytes'] / 1e9:.2f} GB\n", "To the disk all wait until the device has it.\n",
-                 ways_table(big, keys)]
+                 ways_table(big, keys), big_targets(big, keys)]
     if small := found.get("small"):
         keys = [k for k in small if "durable" in k]
-        text += [f"## {small['files']} files of {EACH} bytes, page cache cold\n", ways_table(small, keys)]
+        text += [f"## {small['files']} files of {EACH} bytes, page cache cold\n", ways_table(small, keys), small_targets(small, keys)]
     if beside := found.get("beside"):
         text += beside_report(beside, table)
     return "\n".join(text + report(found, table))
