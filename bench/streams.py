@@ -102,6 +102,10 @@ WAYS = {
 }
 
 
+# The way whose peak of memory is looked at while steps stay that readers have had.
+KEPT = "stead", "copy", "copy"
+
+
 def has(python, module):
     return subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
 
@@ -173,7 +177,10 @@ def handover_section(a):
         found = handover(a, way, put, take, **{**more, "steps": 8, "keep": 0, "queue": 1}, look=True)
         start = handover(tiny(a), way, put, take, **{**more, "steps": 8, "keep": 0, "queue": 1}, look=True)
         looked[name] = (found["memory"] - start["memory"]) / a.bytes
-    return {"bytes": a.bytes, "ways": {name: {"runs": rows[name], "memory": looked.get(name)} for name in ways}, "failed": failed}
+    # And where steps stay that the reader has had.
+    least = handover(tiny(a), *KEPT, steps=8, keep=0, queue=1, look=True)["memory"]
+    kept = [(keep, (handover(a, *KEPT, steps=8, keep=keep, queue=1, look=True)["memory"] - least) / a.bytes) for keep in ((1,) if few else (1, 4))]
+    return {"bytes": a.bytes, "ways": {name: {"runs": rows[name], "memory": looked.get(name)} for name in ways}, "failed": failed, "kept": kept}
 
 
 def tiny(a):

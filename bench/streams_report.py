@@ -68,6 +68,10 @@ def handover(found, median):
             continue
         wanted.append([f"{name}: peak memory, where arrays of the ends and one step are {needed} steps", f"{1.1 * needed:.1f} steps", f"{value:.2f}",
                        "reached" if value <= 1.1 * needed else "**not reached**"])
+    # Runs of before this was looked at have none.
+    for keep, value in found.get("kept", []):
+        wanted.append([f"stead: put, copy out: the same where {keep} steps stay that the reader has had, {keep + 3} in all", f"{1.1 * (keep + 3):.1f} steps",
+                       f"{value:.2f}", "reached" if value <= 1.1 * (keep + 3) else "**not reached**"])
     return [f"## Hand-over of steps of {size / 1e6:.0f} MB\n",
             "*Look*: the reader checks some elements where they lie; *copy out*: it copies all into memory of its own before; *add up*: it adds up all. "
             "*In place*: the writer has its array in shared memory. Memory is the peak of all processes, each page once, without what they have in any "
