@@ -118,7 +118,7 @@ impl Seen {
         if !(good(load.files) && good(load.bytes) && good(seconds)) || seconds <= 0.0 {
             return;
         }
-        let recent = (elapsed * RECENT).max(LEAST_RECENT_S).min(HALF_LIFE_S);
+        let recent = (elapsed * RECENT).clamp(LEAST_RECENT_S, HALF_LIFE_S);
         self.fade(0.5f64.powf(seconds / recent));
         // As rates of one second each, so that long and short ones count as long as they were.
         let (f, b) = (load.files / seconds, load.bytes / seconds);
