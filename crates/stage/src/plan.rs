@@ -4,10 +4,11 @@
 //! Nothing is changed while it is planned. Folders come before what lies in them.
 
 mod ahead;
+mod internal;
 mod same;
 mod walk;
 
-pub(crate) use walk::unfinished;
+pub(crate) use internal::{is_internal, refuse_streams};
 
 use self::walk::{AT_ONCE, Found, Step, in_the_way};
 use crate::compare::Comparer;
@@ -178,6 +179,9 @@ impl Planner<'_> {
                 let folder = open.entry(end.base.clone()).or_insert(end.folder).clone();
                 all.push((End { folder, ..end }, contents));
             }
+        }
+        for end in all.iter().map(|(end, _)| end).chain(&target) {
+            refuse_streams(&end.folder.at(end.path.as_os_str()))?;
         }
         // Before anything of it is looked at.
         rules::may_touch(from.iter().chain(&to), self.job, self.jobs)?;
@@ -398,7 +402,7 @@ impl Planner<'_> {
         if end.path.as_os_str().is_empty() {
             // `dir/`: what lies in it.
             for list in end.folder.names(AT_ONCE)? {
-                for name in list? {
+                for name in list?.into_iter().filter(|name| !is_internal(name)) {
                     self.clear(from, &end.folder, &name, Path::new(&name))?;
                 }
             }

@@ -14,6 +14,7 @@ use self::looking::Level;
 use crate::clock;
 use crate::ends::{Base, split};
 use crate::place::Place;
+use crate::plan::refuse_streams;
 use crate::remote::{Nodes, Reach};
 use crate::room::{Rooms, Taken};
 use crate::rules;
@@ -173,6 +174,7 @@ impl Tree {
                 .at_path(root.at(path.as_os_str()))
                 .with_hint("write it without '..' and without a '/' at its beginning"));
         }
+        refuse_streams(path)?;
         let (dir, name) = split(path);
         Ok((root, dir, name))
     }

@@ -17,6 +17,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::mm::ProtFlags;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -29,6 +30,18 @@ const LEFT_FOR_S: i64 = 60;
 
 /// The dataspace that regions lie in.
 pub const SPACE: &str = "memory";
+const STREAMS: &str = ".streams-";
+
+/// What the folder in [`SPACE`] is called that the streams of a user lie in: no region, and nothing that transfers touch.
+pub fn folder_of_streams(user: u32) -> String {
+    format!("{STREAMS}{user}")
+}
+
+/// True of a name that [`folder_of_streams`] gives.
+pub fn is_of_streams(name: &OsStr) -> bool {
+    let user = name.as_encoded_bytes().strip_prefix(STREAMS.as_bytes());
+    user.is_some_and(|user| !user.is_empty() && user.iter().all(u8::is_ascii_digit))
+}
 
 /// The folder of the regions of this user, unless [`SPACE`] is configured.
 pub fn folder() -> String {
@@ -293,6 +306,16 @@ mod tests {
         let mut spaces = Spaces::default();
         spaces.imply(SPACE, dir.join("own").to_str().unwrap());
         spaces
+    }
+
+    #[test]
+    fn the_folder_of_streams_is_told_by_its_name() {
+        let is = |name: &str| is_of_streams(OsStr::new(name));
+        assert!(is(&folder_of_streams(0)) && is(&folder_of_streams(u32::MAX)));
+        assert!(
+            ![".streams-", ".streams-a", ".streams-1a", "streams-1", ".streams"].map(is)[..]
+                .contains(&true)
+        );
     }
 
     #[test]

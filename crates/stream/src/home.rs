@@ -21,7 +21,7 @@ use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 use stead_core::layout::Spaces;
 use stead_core::{Error, Kind, Result, limits};
-use stead_store::region::SPACE;
+use stead_store::region::{SPACE, folder_of_streams};
 use stead_store::{Folder, Root, Watch, Words, process};
 
 pub(crate) const BOARD: &str = "board";
@@ -66,7 +66,7 @@ impl Home {
     pub fn open(spaces: &Spaces) -> Result<Home> {
         let root = Root::open(spaces, SPACE)?.folder();
         let hint = "let [dataspace.memory] of stead.toml name another folder in memory";
-        let folder = private(&root, &format!(".streams-{}", process::user()), hint)?;
+        let folder = private(&root, &folder_of_streams(process::user()), hint)?;
         let terms = spaces.terms(SPACE);
         let budget = terms.and_then(|of| of.quota.into_iter().chain(of.user_quota).min());
         Ok(Home { folder, budget })

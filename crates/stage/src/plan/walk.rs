@@ -1,6 +1,7 @@
 //! Trees, name by name: what the source has and what the target has decide what is to be done.
 
 use super::ahead::Look;
+use super::internal::{is_internal, of_streams};
 use super::same::{has_time, is_copy, is_one};
 use super::{First, Planner, Progressing, twice};
 use crate::commit::same_time;
@@ -13,6 +14,7 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use stead_core::{Error, Kind, Result};
+use stead_store::region::is_of_streams;
 use stead_store::{Meta, What};
 
 /// Names of a folder that are looked at together.
@@ -153,7 +155,9 @@ impl Planner<'_> {
                         None => continue,
                     };
                     empty = false;
-                    if unfinished(&name) {
+                    if is_internal(&name) {
+                        // The folder of a move stays with the memory of streams.
+                        left_out |= is_of_streams(&name);
                         continue;
                     }
                     let (path, target) = (step.source.join(&name), step.target.join(&name));
@@ -182,7 +186,7 @@ impl Planner<'_> {
                         // The source was looked at before, and may have it by now.
                         let came =
                             |name| Ok::<_, Error>(was_before && folder.meta(name)?.is_some());
-                        if !names.contains(&name) && !unfinished(&name) && !came(&name)? {
+                        if !names.contains(&name) && !is_internal(&name) && !came(&name)? {
                             self.clear_but(to, &name, &step.target.join(&name))?;
                         }
                     }
@@ -264,7 +268,7 @@ impl Planner<'_> {
         let Some(comparer) = &self.compare else { return Ok(()) };
         let mut files = Vec::new();
         for name in names {
-            if let (false, Some(a), Some(b)) = (unfinished(name), from.meta(name)?, to.meta(name)?)
+            if let (false, Some(a), Some(b)) = (is_internal(name), from.meta(name)?, to.meta(name)?)
                 && (a.what, b.what) == (What::File, What::File)
                 && a.size == b.size
                 && a.size > 0
@@ -680,6 +684,10 @@ impl Planner<'_> {
         while let Some((folder, name, path)) = left.pop() {
             self.cancel.check()?;
             let Some(meta) = folder.meta(&name)? else { continue };
+            // Streams may be in use, and are no matter of transfers.
+            if is_of_streams(&name) {
+                return Err(of_streams(&folder.at(&name)));
+            }
             if from == TARGET && !self.takes_there(&folder, &name, &path, &meta)? {
                 continue;
             }
@@ -749,14 +757,6 @@ impl Progressing {
             self.sums.freed_own = self.sums.freed_own.saturating_add(meta.room);
         }
     }
-}
-
-/// True of the temporary names of transfers, which belong to them alone.
-pub(crate) fn unfinished(name: &OsStr) -> bool {
-    let bytes = name.as_encoded_bytes();
-    let Some(rest) = bytes.strip_prefix(b".stead-") else { return false };
-    let hex = |b: &u8| b.is_ascii_hexdigit();
-    rest.len() > 17 && rest[..16].iter().all(hex) && rest[16] == b'-' && rest[17..].iter().all(hex)
 }
 
 fn not_there(path: &Path) -> Error {

@@ -7,7 +7,7 @@ use super::{Entry, PAGE, Tree};
 use crate::ends;
 use crate::pattern;
 use crate::place::{Names, Place};
-use crate::plan::unfinished;
+use crate::plan::{is_internal, refuse_streams};
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -46,6 +46,7 @@ impl Tree {
             return self.look_at_all(location, depth, each);
         }
         let end = self.anywhere(location)?;
+        refuse_streams(&end.folder.at(end.path.as_os_str()))?;
         let at = || end.folder.at(end.path.as_os_str());
         let none = || Error::new(Kind::NotFound, "no such file or folder").at_path(at());
         let meta = end.meta()?.ok_or_else(none)?;
@@ -80,6 +81,7 @@ impl Tree {
         };
         for path in found {
             self.cancel.check()?;
+            refuse_streams(&end.folder.at(path.as_os_str()))?;
             let (dir, name) = ends::split(&path);
             // It may have gone meanwhile.
             let Some(meta) = end.folder.below(dir)?.meta(name)? else { continue };
@@ -262,9 +264,9 @@ impl Level {
     }
 }
 
-/// True of what is not whole, or was not when whoever wrote it ended.
+/// True of what is not whole, or was not when whoever wrote it ended, and of the memory of streams.
 fn is_hidden(name: &OsStr) -> bool {
-    unfinished(name) || is_temporary(name)
+    is_internal(name) || is_temporary(name)
 }
 
 #[cfg(test)]

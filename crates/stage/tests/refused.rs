@@ -1,0 +1,117 @@
+//! What transfers leave out or refuse, and what they say of it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use stead_core::layout::Spaces;
+use stead_core::{Cancel, Error, Kind, Location, Result};
+use stead_stage::tree::{Depth, Tree};
+use stead_stage::{Action, Means, Options, Request, Stager, Status};
+use tempfile::TempDir;
+
+struct Place {
+    dir: TempDir,
+    stager: Stager,
+    spaces: Spaces,
+}
+
+fn place() -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spaces = Spaces::default();
+    fs::create_dir(dir.path().join("space")).unwrap();
+    spaces.give(&format!("memory={}/space", dir.path().display()), &|_| None).unwrap();
+    let means = Means { spaces: spaces.clone(), threads: 2, ..Means::default() };
+    let stager = Stager::open(&dir.path().join("state"), means).unwrap();
+    Place { dir, stager, spaces }
+}
+
+impl Place {
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn location(&self, text: &str) -> Location {
+        let text = match text.contains("://") {
+            true => text.to_owned(),
+            false => format!("{}/{text}", self.dir.path().display()),
+        };
+        Location::parse(&text, &|_| None).unwrap()
+    }
+
+    fn request(&self, action: Action, source: &str, target: Option<&str>) -> Request {
+        let target = target.map(|target| self.location(target));
+        let sources = vec![self.location(source)];
+        Request { action, sources, target, options: Options::default() }
+    }
+
+    fn run(&self, request: &Request) -> Result<Status> {
+        let id = self.stager.submit(request)?;
+        self.stager.run(id, &Cancel::new(), None)
+    }
+
+    fn error(&self, action: Action, source: &str, target: Option<&str>) -> Error {
+        self.run(&self.request(action, source, target)).unwrap_err()
+    }
+
+    fn names(&self, at: &str) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        Tree::new(self.spaces.clone()).look(&self.location(at), Depth::All, &mut |entry| {
+            names.push(entry.name.into_string().unwrap());
+            Ok(())
+        })?;
+        Ok(names)
+    }
+}
+
+fn write(path: &Path) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, "x").unwrap();
+}
+
+#[test]
+fn the_memory_of_streams_is_left_out_and_never_removed() {
+    let place = place();
+    let board = place.path("space/.streams-5/sim/board");
+    write(&board);
+    write(&place.path("space/field"));
+    fs::create_dir(place.path("empty")).unwrap();
+    assert_eq!(place.names("memory://").unwrap(), ["field"]);
+    place.run(&place.request(Action::Copy, "memory://", Some("copy"))).unwrap();
+    assert!(place.path("copy/field").exists() && !place.path("copy/.streams-5").exists());
+    // Named by itself, or with what lies above it.
+    for action in [Action::Copy, Action::Move, Action::Sync] {
+        for name in ["memory://.streams-5", "memory://.streams-5/sim/board", "memory://.s*"] {
+            let e = place.error(action, name, Some("new"));
+            assert!(e.kind() == Kind::Usage && e.message().contains("streams"), "{name}: {e}");
+        }
+        assert!(
+            place
+                .error(action, "copy", Some("memory://.streams-5/x"))
+                .message()
+                .contains("streams")
+        );
+    }
+    for name in ["memory://.streams-5", "memory://.streams-5/sim", "space"] {
+        assert!(place.error(Action::Remove, name, None).message().contains("streams"), "{name}");
+    }
+    assert!(place.names("memory://.streams-5").unwrap_err().message().contains("streams"));
+    assert!(place.names("memory://.s*").unwrap_err().message().contains("streams"));
+    let tree = Tree::new(place.spaces.clone());
+    assert!(tree.list("memory", Path::new("")).is_ok());
+    assert!(tree.list("memory", Path::new(".streams-5")).is_err());
+    // What else lies there goes.
+    let options = Options { delete: true, ..Options::default() };
+    let sync = place.request(Action::Sync, "empty/", Some("memory://"));
+    let request = Request { options, ..sync };
+    let preview = place.stager.preview(&request, &Cancel::new()).unwrap();
+    assert_eq!((preview.removed, preview.changes.len()), (1, 1), "{:?}", preview.changes);
+    place.run(&request).unwrap();
+    assert!(board.exists() && !place.path("space/field").exists());
+    write(&place.path("space/field"));
+    place.run(&place.request(Action::Remove, "space/", None)).unwrap();
+    assert!(board.exists() && !place.path("space/field").exists());
+    write(&place.path("space/field"));
+    place.run(&place.request(Action::Move, "space/", Some("moved"))).unwrap();
+    assert!(board.exists() && place.path("moved/field").exists());
+}
