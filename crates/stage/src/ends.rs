@@ -153,7 +153,10 @@ pub(crate) fn source(
     let end = in_folder(dir, name)?;
     let link = || Ok::<_, Error>(end.folder.meta(name)?.is_some_and(|m| m.what == What::Link));
     if follow && link()? {
-        let real = canonical(&path)?;
+        let real = canonical(&path).map_err(|e| match e.kind() {
+            Kind::NotFound => leads_nowhere(&path),
+            _ => e,
+        })?;
         let (dir, name) = split(&real);
         return in_folder(dir, name);
     }
@@ -229,6 +232,12 @@ pub(crate) fn bucket_of<'l>(spaces: &Spaces, location: &'l Location) -> Option<(
     let space = location.space.as_deref()?;
     let url = BucketUrl::is_scheme(space) && !spaces.has(space);
     url.then(|| location.path.split_once('/').unwrap_or((&location.path, "")))
+}
+
+fn leads_nowhere(path: &Path) -> Error {
+    Error::new(Kind::NotFound, "this is a link to something that is not there")
+        .at_path(path)
+        .with_hint("make what it leads to, or name the folder that the link lies in: there it is copied as a link")
 }
 
 fn canonical(path: &Path) -> Result<PathBuf> {

@@ -19,6 +19,7 @@ pub(crate) use strays::Stray;
 
 use crate::ends::Base;
 use crate::job::{Item, Task};
+use crate::plan::unfinished;
 use crate::request::Request;
 use crate::status::State;
 use crate::touch::Touched;
@@ -403,7 +404,7 @@ impl Journal {
                 let mut fail = write
                     .prepare_cached("UPDATE item SET done = 2, error = ?3 WHERE transfer = ?1 AND n = ?2")?;
                 for (item, error) in failed {
-                    fail.execute(params![id, item.n, told(error)])?;
+                    fail.execute(params![id, item.n, of_item(item, error)])?;
                 }
             }
             write
@@ -625,6 +626,19 @@ fn told(error: &Error) -> String {
     match error.hint() {
         Some(hint) => format!("{error} ({hint})"),
         None => error.to_string(),
+    }
+}
+
+/// The same of an item, whose bytes have another name until they are whole: that one says nothing to people.
+fn of_item(item: &Item, error: &Error) -> String {
+    let told = told(error);
+    let path = error.place().path.as_deref();
+    match path.filter(|path| path.file_name().is_some_and(unfinished)) {
+        Some(path) => {
+            let named = path.with_file_name(item.name());
+            told.replacen(&*path.to_string_lossy(), &named.to_string_lossy(), 1)
+        }
+        None => told,
     }
 }
 

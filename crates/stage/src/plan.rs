@@ -8,7 +8,7 @@ mod internal;
 mod same;
 mod walk;
 
-pub(crate) use internal::{is_internal, refuse_streams};
+pub(crate) use internal::{is_internal, refuse_streams, unfinished};
 
 use self::walk::{AT_ONCE, Found, Step, in_the_way};
 use crate::compare::Comparer;
@@ -157,8 +157,8 @@ impl Planner<'_> {
         let wants_folder = request.target.as_ref().is_some_and(|t| t.inside) || many;
         if wants_folder && there.is_some() && !is_folder {
             let end = target.as_ref().map(|end| end.folder.at(end.path.as_os_str()));
-            return Err(Error::usage("several files cannot become one, and this is no folder")
-                .at_path(end.unwrap_or_default()));
+            let is_link = there.is_some_and(|m| m.what == What::Link);
+            return Err(no_folder(&end.unwrap_or_default(), is_link, request.sources.len() > 1));
         }
         let into = wants_folder || (is_folder && request.action != Action::Sync);
         let mut first = None;
@@ -416,6 +416,20 @@ impl Planner<'_> {
         }
         self.clear(from, &folder, name, &end.path)
     }
+}
+
+/// Of a target that is to be a folder, and is none.
+fn no_folder(path: &Path, is_link: bool, several: bool) -> Error {
+    if is_link {
+        return Error::usage("this is a link, which is not followed here, and a folder is needed")
+            .at_path(path)
+            .with_hint("name the folder that it leads to");
+    }
+    let what = match several {
+        true => "several files cannot become one, and this is no folder",
+        false => "this is no folder, and the target is to be one",
+    };
+    Error::usage(what).at_path(path)
 }
 
 fn twice(path: &Path) -> Error {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Kind, Location, Result};
@@ -32,7 +33,7 @@ impl Place {
     }
 
     fn location(&self, text: &str) -> Location {
-        let text = match text.contains("://") {
+        let text = match text.contains("://") || text.starts_with('/') {
             true => text.to_owned(),
             false => format!("{}/{text}", self.dir.path().display()),
         };
@@ -114,4 +115,78 @@ fn the_memory_of_streams_is_left_out_and_never_removed() {
     write(&place.path("space/field"));
     place.run(&place.request(Action::Move, "space/", Some("moved"))).unwrap();
     assert!(board.exists() && place.path("moved/field").exists());
+}
+
+/// As nobody, whom the system keeps out, as it does not root. Folders of tests are open to all.
+fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let nobody = || {
+            let nobody = rustix::process::Uid::from_raw(65534);
+            if rustix::process::geteuid().is_root() {
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
+            work()
+        };
+        scope.spawn(nobody).join().unwrap()
+    })
+}
+
+fn allow(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_folder_that_may_not_be_read_can_be_left_out() {
+    let place = place();
+    allow(place.dir.path(), 0o755);
+    write(&place.path("run/ok/f"));
+    write(&place.path("run/a[1]/locked/f"));
+    fs::create_dir(place.path("to")).unwrap();
+    allow(&place.path("run/a[1]/locked"), 0);
+    let copy = place.request(Action::Copy, "run", Some("to/run"));
+    let preview = |request: &Request| as_nobody(|| place.stager.preview(request, &Cancel::new()));
+    let check = |request: &Request| {
+        let check = Request { action: Action::Sync, ..request.clone() };
+        as_nobody(|| place.stager.check(&check, &Cancel::new(), None))
+    };
+    for e in [preview(&copy).unwrap_err(), check(&copy).unwrap_err()] {
+        let hint = e.hint().unwrap();
+        assert_eq!(e.kind(), Kind::Permission);
+        assert!(hint.contains("nothing was begun"), "{hint}");
+        let pattern = hint.split('\'').nth(1).unwrap();
+        let options = Options { exclude: vec![pattern.to_owned()], ..Options::default() };
+        let without = Request { options, ..copy.clone() };
+        assert_eq!(preview(&without).unwrap().files, 1, "{pattern}");
+        assert_eq!(check(&without).unwrap().missing, 4, "{pattern}");
+    }
+    allow(&place.path("run/a[1]/locked"), 0o700);
+}
+
+#[test]
+fn a_file_that_cannot_be_made_is_told_by_its_name() {
+    let place = place();
+    write(&place.path("f"));
+    // Nothing can be made there, whoever asks.
+    let status = place.run(&place.request(Action::Copy, "f", Some("/proc/zz"))).unwrap();
+    let error = &status.failures[0].error;
+    assert!(error.starts_with("/proc/zz: ") && !error.contains(".stead-"), "{error}");
+}
+
+#[test]
+fn links_are_told_as_what_they_are() {
+    let place = place();
+    write(&place.path("f"));
+    write(&place.path("run/f"));
+    symlink("nowhere", place.path("dangling")).unwrap();
+    symlink("/etc", place.path("space/out")).unwrap();
+    let of = |source: &str, target: &str| place.error(Action::Copy, source, Some(target));
+    let dangling = of("dangling", "new");
+    assert_eq!(dangling.kind(), Kind::NotFound);
+    assert!(dangling.message().contains("a link to something that is not there"), "{dangling}");
+    assert!(of("f", "memory://out/").message().contains("this is a link"));
+    assert!(place.names("memory://out/").unwrap_err().message().contains("this is a link"));
+    let file = of("f", "run/f/");
+    assert!(!file.message().contains("several"), "{file}");
+    let folder = of("run", "f");
+    assert!(folder.message().contains("a folder is to get its name"), "{folder}");
 }

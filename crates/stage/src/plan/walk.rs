@@ -1,7 +1,7 @@
 //! Trees, name by name: what the source has and what the target has decide what is to be done.
 
 use super::ahead::Look;
-use super::internal::{is_internal, of_streams};
+use super::internal::{is_internal, of_streams, unread};
 use super::same::{has_time, is_copy, is_one};
 use super::{First, Planner, Progressing, twice};
 use crate::commit::same_time;
@@ -94,7 +94,9 @@ impl Planner<'_> {
         while let Some(step) = steps.pop() {
             self.cancel.check()?;
             self.forget_ways(&mut above, Some(&step.target));
-            let folder = base.below(&step.source)?;
+            let way = step.source.strip_prefix(&self.state.roots.0).unwrap_or(&step.source);
+            let unread = |e| unread(e, way);
+            let folder = base.below(&step.source).map_err(unread)?;
             let to = match step.there {
                 true => Some(target.folder.below(&step.target)?),
                 false => None,
@@ -109,7 +111,6 @@ impl Planner<'_> {
             }
             let mut names: HashSet<OsString> = HashSet::new();
             let (mut empty, mut left_out) = (true, false);
-            let way = step.source.strip_prefix(&self.state.roots.0).unwrap_or(&step.source);
             let listed = self.state.filter.listed_in(way);
             let is_listed = listed.is_some();
             let seen = ahead.take(&step.source, self.cancel)?;
@@ -117,7 +118,7 @@ impl Planner<'_> {
             let mut known = Vec::new();
             let lists: Box<dyn Iterator<Item = Result<Vec<OsString>>>> = match (listed, seen) {
                 (Some(listed), _) => Box::new(std::iter::once(Ok(listed))),
-                (None, None) => Box::new(folder.names(AT_ONCE)?),
+                (None, None) => Box::new(folder.names(AT_ONCE).map_err(unread)?),
                 (None, Some(seen)) => {
                     let (names, metas) =
                         seen.into_iter().map(|seen| (seen.name, (seen.meta, seen.there))).unzip();
@@ -774,11 +775,9 @@ fn itself(path: &Path) -> Error {
 }
 
 pub(super) fn in_the_way(path: &Path, what: What) -> Error {
-    let (is, hint) = match what {
-        What::Folder => ("a folder", "move it away, or sync with --delete"),
-        _ => ("no folder", "move it away, or sync with --delete"),
+    let is = match what {
+        What::Folder => "this is a folder, and something else is to get its name",
+        _ => "this is no folder, and a folder is to get its name",
     };
-    Error::usage(format!("this is {is} on the target, and something else on the source"))
-        .at_path(path)
-        .with_hint(hint)
+    Error::usage(is).at_path(path).with_hint("move it away, or sync with --delete")
 }

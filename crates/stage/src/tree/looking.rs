@@ -52,6 +52,9 @@ impl Tree {
         let meta = end.meta()?.ok_or_else(none)?;
         match meta.what {
             What::Folder => self.below(&end.folder.below(&end.path)?, Path::new(""), depth, each),
+            What::Link if location.inside => {
+                Err(Error::usage("this is a link, which is not followed here").at_path(at()))
+            }
             _ if location.inside => {
                 Err(Error::usage("this is no folder, and a '/' follows it").at_path(at()))
             }
