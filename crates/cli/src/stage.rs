@@ -61,7 +61,7 @@ pub fn stage(a: &StageArgs) -> Result<()> {
             "daemons that are a pool reach other nodes: mpirun stead daemon --pool; a file of such a name here is ./NAME",
         ));
     }
-    here(a)
+    here(a, own)
 }
 
 /// True if something of it is in a bucket: by its URL, or by the name of a dataspace that is one.
@@ -95,7 +95,10 @@ fn node_of(a: &StageArgs) -> Result<Option<String>> {
     }
 }
 
-fn here(a: &StageArgs) -> Result<()> {
+/// Does it by itself; although there may be a daemon if `own`.
+fn here(a: &StageArgs, own: bool) -> Result<()> {
+    // What a command about the same transfer has at its end: a daemon has others of these numbers.
+    let end = if own { " --here" } else { "" };
     let stager = stager(&a.dataspace, a.threads)?;
     if a.list {
         let list = stager.statuses(a.all, MOST_LISTED)?;
@@ -112,10 +115,10 @@ fn here(a: &StageArgs) -> Result<()> {
     let cancel = Cancel::new();
     let done = signals::watch(&cancel, false)?;
     if let Some(id) = a.wait {
-        let status = waited(a, &stager, id, &cancel)?;
+        let status = waited(a, &stager, id, &cancel, end)?;
         done.cancel();
         show(a.format, &status, None)?;
-        return status.outcome().map_err(|e| handed::ended(&status, e, ""));
+        return status.outcome().map_err(|e| handed::ended(&status, e, end));
     }
     let ids = match a.resume {
         Some(Some(id)) => vec![stager.resumable(id)?.id],
@@ -123,7 +126,7 @@ fn here(a: &StageArgs) -> Result<()> {
             let ids = stager.waiting()?;
             if ids.is_empty() {
                 let list = stager.statuses(true, MOST_LISTED)?;
-                crate::complain(&nothing_waits(&list, "stead stage --resume ID"));
+                crate::complain(&nothing_waits(&list, &format!("stead stage --resume ID{end}")));
             }
             ids
         }
@@ -156,7 +159,7 @@ fn here(a: &StageArgs) -> Result<()> {
         }
     };
     let mut told = Told::new(a, None);
-    let outcome = one_by_one(a, &stager, &ids, &cancel, &mut told);
+    let outcome = one_by_one(a, &stager, &ids, &cancel, &mut told, end);
     done.cancel();
     let closed = told.end();
     outcome.and(closed)
@@ -174,6 +177,7 @@ fn one_by_one(
     ids: &[i64],
     cancel: &Cancel,
     told: &mut Told<'_>,
+    end: &str,
 ) -> Result<()> {
     let (mut failed, mut given_up) = (None, None);
     let several = ids.len() > 1;
@@ -191,7 +195,7 @@ fn one_by_one(
             Err(e) if e.kind() == Kind::Cancelled && !cancel.is_cancelled() => {
                 let status = stager.status(id)?;
                 told.tell(&status)?;
-                let e = handed::ended(&status, e, "");
+                let e = handed::ended(&status, e, end);
                 if !several {
                     return Err(e);
                 }
@@ -200,6 +204,10 @@ fn one_by_one(
                 continue;
             }
             Err(e) => {
+                let e = match e.kind() {
+                    Kind::Cancelled => stopped(e, id, end),
+                    _ => e,
+                };
                 // By itself it is told by its error alone.
                 if told.is_list()
                     && let Ok(status) = stager.status(id)
@@ -225,18 +233,25 @@ fn one_by_one(
         (None, Some(id)) => Err(Error::new(Kind::Io, format!("transfer {id} was cancelled"))),
         (Some(id), _) => {
             Err(Error::new(Kind::Io, format!("not all of transfer {id} could be done"))
-                .with_hint(format!("mend what is wrong, then: stead stage --resume {id}")))
+                .with_hint(format!("mend what is wrong, then: stead stage --resume {id}{end}")))
         }
     }
 }
 
+/// What this command has stopped, and what may become of it.
+fn stopped(e: Error, id: i64, end: &str) -> Error {
+    e.with_hint(format!(
+        "go on with it: stead stage --resume {id}{end}; or give it up: stead stage --cancel {id}{end}"
+    ))
+}
+
 /// Waits for a transfer that another process does.
-fn waited(a: &StageArgs, stager: &Stager, id: i64, cancel: &Cancel) -> Result<Status> {
+fn waited(a: &StageArgs, stager: &Stager, id: i64, cancel: &Cancel, end: &str) -> Result<Status> {
     let bar = Bar::new(a.progress);
     let ended = stager.wait(id, None, &mut |status| {
         if cancel.is_cancelled() {
             return Err(Error::cancelled().with_hint(format!(
-                "whoever does it goes on: stead stage --wait {id}; or give it up: stead stage --cancel {id}"
+                "whoever does it goes on: stead stage --wait {id}{end}; or give it up: stead stage --cancel {id}{end}"
             )));
         }
         if let Some(bar) = &bar {
@@ -353,7 +368,10 @@ fn listed_names(from: &Path, null: bool) -> Result<Vec<String>> {
         names.into_iter().filter(|name| !name.is_empty()).map(str::to_owned).collect();
     if names.is_empty() {
         // All of the source would be meant.
-        return Err(Error::usage("no name is listed").at_path(from));
+        return Err(match from.as_os_str() == "-" {
+            true => Error::usage("the standard input lists no name"),
+            false => Error::usage("no name is listed").at_path(from),
+        });
     }
     Ok(names)
 }

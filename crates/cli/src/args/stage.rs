@@ -17,7 +17,8 @@ const STAGE_EXAMPLES: &str = "Examples:
   stead stage --check nvme0://run1/ lustre://run1/
   stead stage run1/ lustre://run1/ --exclude '*.tmp' --exclude logs/
   stead stage --move nvme0://run1/ lustre://run1/ --min-age 2d --min-size 1MiB
-  find run1 -type f -mtime -7 -printf '%P\\0' | stead stage run1/ lustre://latest/ --files-from - --null
+  find run1 -type f -mtime -7 -printf '%P\\0' |
+    stead stage run1/ lustre://latest/ --files-from - --null
   stead stage --list
   stead stage --resume
   stead stage --background lustre://input/ nvme0://input/
@@ -29,6 +30,12 @@ If a daemon runs on this node, it does the transfer, also if this command is end
 Credentials of buckets come from the environment (AWS_..., GOOGLE_..., AZURE_...), the files of the store's tools (~/.aws) or the machine.
 A '/' behind a source means what lies in it; behind a target, that sources go into it.
 Exit status: 0 done, 1 something could not be done, or --check has found a difference, 2 bad request, 130 interrupted.";
+
+/// The number of a transfer.
+fn transfer(s: &str) -> Result<i64, String> {
+    s.parse()
+        .map_err(|_| "this is no number of a transfer: stead stage --list shows those".to_owned())
+}
 
 /// What is about transfers that were taken before. How a transfer is done was said when it was asked for.
 const OF_TAKEN: [&str; 4] = ["list", "resume", "cancel", "wait"];
@@ -170,15 +177,15 @@ pub struct StageArgs {
     pub all: bool,
 
     /// Go on with a transfer that was interrupted or has failed, or with all that were interrupted
-    #[arg(long, value_name = "ID", num_args = 0..=1, group = "action", conflicts_with = "names")]
+    #[arg(long, value_name = "ID", num_args = 0..=1, group = "action", conflicts_with = "names", value_parser = transfer)]
     pub resume: Option<Option<i64>>,
 
     /// Give up a transfer, whoever does it, and remove what there is of files that are not whole
-    #[arg(long, value_name = "ID", group = "action", conflicts_with = "names")]
+    #[arg(long, value_name = "ID", group = "action", conflicts_with = "names", value_parser = transfer)]
     pub cancel: Option<i64>,
 
     /// Wait for a transfer of the daemon, or without one for a transfer that another process does
-    #[arg(long, value_name = "ID", group = "action", conflicts_with = "names")]
+    #[arg(long, value_name = "ID", group = "action", conflicts_with = "names", value_parser = transfer)]
     pub wait: Option<i64>,
 
     /// Folder of a dataspace of this node, or URL of its bucket, before the configured one; give it once for each. The transfer
@@ -235,6 +242,7 @@ pub struct StageArgs {
         long,
         value_name = "ID",
         value_delimiter = ',',
+        value_parser = transfer,
         help_heading = "Means",
         conflicts_with_all = OF_TAKEN
     )]
