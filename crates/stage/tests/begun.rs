@@ -1,4 +1,4 @@
-//! Large files that were begun, and of which somebody has removed what there was.
+//! Files that were begun, and of which somebody has removed what there was, or changed the source.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,8 @@ mod common;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use stead_core::{Cancel, Kind, Location};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use stead_core::{Cancel, Error, Kind, Location};
 use stead_stage::{Action, Means, Options, Progress, Request, Stager, State, Watcher};
 
 const SIZE: u64 = 300 << 20;
@@ -73,4 +74,50 @@ fn a_file_that_is_begun_anew_has_nothing_of_the_one_before() {
     let (a, b) = (fs::read(at("from")).unwrap(), fs::read(at("to/big")).unwrap());
     let wrong = a.chunks(1 << 20).zip(b.chunks(1 << 20)).position(|(a, b)| a != b);
     assert_eq!((a.len(), wrong), (b.len(), None));
+}
+
+/// Changes a file once, while it is copied.
+struct Changes {
+    path: PathBuf,
+    is_done: AtomicBool,
+    retries: AtomicU32,
+}
+
+impl Watcher for Changes {
+    fn progress(&self, progress: &Progress) {
+        if progress.bytes_done > 0 && !self.is_done.swap(true, Ordering::Relaxed) {
+            let file = fs::File::options().write(true).open(&self.path).unwrap();
+            file.write_all_at(b"anew", 0).unwrap();
+        }
+    }
+
+    fn retry(&self, e: &Error) {
+        assert_eq!(e.kind(), Kind::Changed);
+        self.retries.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_copied_is_copied_again() {
+    const LIMIT: u64 = 8 << 20;
+    let dir = common::dir_of_copies();
+    let at = |name: &str| dir.path().join(name);
+    let stager = Stager::open(&at("state"), Means { threads: 2, ..Means::default() }).unwrap();
+    fs::write(at("from"), vec![7; LIMIT as usize]).unwrap();
+    let place = |name| Location::parse(at(name).to_str().unwrap(), &|_| None).unwrap();
+    let id = stager
+        .submit(&Request {
+            action: Action::Copy,
+            sources: vec![place("from")],
+            target: Some(place("to")),
+            options: Options { limit: Some(LIMIT), ..Options::default() },
+        })
+        .unwrap();
+    let (is_done, retries) = (AtomicBool::new(false), AtomicU32::new(0));
+    let changes = Changes { path: at("from"), is_done, retries };
+    let status = stager.run(id, &Cancel::new(), Some(&changes)).unwrap();
+    assert_eq!((status.state, status.failed), (State::Finished, 0));
+    assert_eq!(changes.retries.load(Ordering::Relaxed), 1);
+    assert!(fs::read(at("from")).unwrap().starts_with(b"anew"));
+    assert!(fs::read(at("to")).unwrap() == fs::read(at("from")).unwrap());
 }

@@ -145,7 +145,7 @@ fn a_sync_leaves_alone_what_is_left_out_on_both_sides() {
     p.make("from/core.d");
     let e = p.run(&request).unwrap_err();
     assert!(
-        e.kind() == Kind::Usage && e.message().contains("this is a folder on the target"),
+        e.kind() == Kind::Usage && e.message().contains("this is a folder, and something else"),
         "{e}"
     );
 }
