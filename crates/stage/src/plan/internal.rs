@@ -24,7 +24,7 @@ pub(crate) fn refuse_streams(path: &Path) -> Result<()> {
 pub(super) fn of_streams(path: &Path) -> Error {
     Error::usage("here streams have their memory, which is no data to stage")
         .at_path(path)
-        .with_hint("stead stream list tells of streams")
+        .with_hint("stead stream ls tells of streams")
 }
 
 /// Of a folder of the source that may not be looked into, by its way from there.
