@@ -197,6 +197,33 @@ def test_several_processes_share_the_blocks_of_a_file(space, programs, tmp_path)
         ended(one)
 
 
+class Comm:
+    """As much of a communicator as is looked at."""
+
+    rank, size = 0, 2
+
+
+@pytest.mark.parametrize("several", [{"rank": 0, "ranks": 2}, {"rank": 1}, {"ranks": 2}, {"comm": Comm()}])
+def test_one_process_writes_what_adios2_reads(space, tmp_path, several):
+    with pytest.raises(TypeError, match="one process writes '.*out.bp': say neither rank nor ranks, and no comm of several"):
+        stead.adios2.copy_out("sim", tmp_path / "out.bp", timeout=1, dataspaces=space, **several)
+    assert not (tmp_path / "out.bp").exists()
+
+
+@pytest.mark.parametrize("several", [{"rank": 0, "writers": 2}, {"rank": 1}, {"comm": Comm()}])
+def test_one_process_copies_what_comes_over_sst(space, several):
+    with pytest.raises(TypeError, match="one process copies what comes over SST: say neither rank nor writers, and no comm of several"):
+        stead.adios2.copy_in("sim", "sim", engine="SST", timeout=1, dataspaces=space, **several)
+    assert stead.streams(dataspaces=space) == []
+
+
+@needed
+def test_one_of_one_is_no_other_than_all(space, tmp_path):
+    with stead.writer("one", dataspaces=space) as w, w.step():
+        w.put("T", field(0, "f4"))
+    assert stead.adios2.copy_out("one", tmp_path / "f.bp", rank=0, ranks=1, dataspaces=space) == 1
+
+
 @needed
 def test_what_a_stream_cannot_have_is_told(space, tmp_path):
     code = """

@@ -32,6 +32,8 @@ DIMS = "dimensions"
 LIMITS = {"sst": {"QueueLimit": "2", "QueueFullPolicy": "Block"}}
 #: Seconds for which ADIOS2 is left to wait: a program cannot be interrupted meanwhile.
 PATIENCE = 1.0
+#: Engines of which each process that reads is given the steps that come from when it has come: not the same ones as others.
+PASSING = ("sst", "ssc", "dataman")
 TYPES = {"float": "f4", "double": "f8", "char": "i1"} | {f"{u}int{bits}_t": f"{u or 'i'}{bits // 8}" for u in ("", "u") for bits in (8, 16, 32, 64)}
 
 
@@ -40,6 +42,12 @@ def _package() -> Any:
         return import_module("adios2")
     except ImportError as e:
         raise ImportError("stead.adios2 needs the package adios2: pip install adios2") from e
+
+
+def _is_one_of_several(options: Mapping[str, Any], how_many: str) -> bool:
+    """Whether options are those of one process among others."""
+    comm = options.get("comm")
+    return bool(options.get("rank")) or (options.get(how_many) or 1) > 1 or (comm is not None and comm.size > 1)
 
 
 def copy_in(
@@ -68,15 +76,19 @@ def copy_in(
         parameters: Of the engine, such as `{"OpenTimeoutSecs": 60}`.
         variables: Those to copy; all, if it is not said.
         timeout: Seconds to wait for anybody: for the file, for a step of it, and for readers of the stream.
-        options: As for `stead.writer`. With `rank` and `writers`, several processes share the blocks of a BP file.
+        options: As for `stead.writer`. With `rank` and `writers`, or `comm`, several processes share the blocks of a BP file. Over SST one
+            process copies: each would be a reader of its own, and they would not begin with the same step.
 
     Raises:
         ImportError: There is no `adios2`.
         IoError: ADIOS2 cannot open or read it; it says why.
-        TypeError: A variable is of a type that streams do not have, such as a text, or has no global shape. `variables` leaves it out.
+        TypeError: A variable is of a type that streams do not have, such as a text, or has no global shape: `variables` leaves it out. Or
+            this is one of several processes, and the engine is SST.
         TimedOutError: No step came in time.
         Error: As of `stead.writer`.
     """
+    if engine.lower() in PASSING and _is_one_of_several(options, "writers"):
+        raise TypeError(f"one process copies what comes over {engine}: say neither rank nor writers, and no comm of several")
     adios, path = _package(), str(source)
     # What there is in ADIOS2 goes with these, as it is ended.
     library = adios.Adios()
@@ -203,7 +215,7 @@ def copy_out(
         >>> stead.adios2.copy_out("sim", "sim", engine="SST")
 
     Blocks are given to ADIOS2 where they lie. For SST two steps are kept at most for readers, and then they are waited for, unless `parameters`
-    say `QueueLimit`.
+    say `QueueLimit`. One process copies all: several would write the same target.
 
     Args:
         stream: The stream, which this is a reader of.
@@ -212,13 +224,16 @@ def copy_out(
         parameters: Of the engine, such as `{"RendezvousReaderCount": 2}`.
         variables: Those to copy; all, if it is not said.
         timeout: Seconds to wait for the stream, and for each step of it.
-        options: As for `stead.reader`.
+        options: As for `stead.reader`, but for those that say which of several processes this is.
 
     Raises:
         ImportError: There is no `adios2`.
         IoError: ADIOS2 cannot open it; it says why.
+        TypeError: This is one of several processes, as `rank`, `ranks` or `comm` say.
         Error: As of `stead.reader`: what was complete is in ADIOS2 then.
     """
+    if _is_one_of_several(options, "ranks"):
+        raise TypeError(f"one process writes '{target}': say neither rank nor ranks, and no comm of several")
     adios, path = _package(), str(target)
     library = adios.Adios()
     with _streams.reader(stream, timeout=timeout, **options) as r:
