@@ -147,6 +147,59 @@ def test_steps_are_data_sets_of_xarray(space):
     del kept, ds, t, row, together
 
 
+def test_data_sets_of_steps_that_stay_are_had_again(space):
+    """And those that are dropped keep no step, also before garbage is collected."""
+    pytest.importorskip("xarray")
+    with stead.writer("sim", keep=3, dataspaces=space) as w, stead.open_stream("sim", dataspaces=space) as steps:
+        for n in range(9):
+            with w.step():
+                w.put("T", grid(n), dims=("y", "x"))
+            assert next(steps).attrs == {"step": n}
+        for n in (8, 6, 7):
+            ds = steps.at(n)
+            assert ds.attrs == {"step": n} and ds["T"].dims == ("y", "x") and (ds["T"].values == grid(n)).all()
+        with pytest.raises(stead.NotFoundError):
+            steps.at(0)
+        with pytest.raises(stead.NotFoundError):
+            steps.at(9)
+
+
+def test_tasks_of_asyncio_wait_for_data_sets_while_others_go_on(space):
+    pytest.importorskip("xarray")
+
+    async def work() -> tuple[list[tuple[int, float]], int]:
+        turns, over, had = 0, False, []
+
+        async def turn() -> None:
+            nonlocal turns
+            while not over:
+                turns += 1
+                await asyncio.sleep(0.01)
+
+        other = asyncio.create_task(turn())
+        w = stead.writer("sim", readers=1, dataspaces=space)
+
+        async def write() -> None:
+            for n in range(4):
+                before = turns
+                while turns < before + 2:
+                    await asyncio.sleep(0.01)
+                with w.step():
+                    w.put("T", grid(n), dims=("y", "x"))
+            w.close()
+
+        with stead.open_stream("sim", timeout=PATIENCE, dataspaces=space) as steps:
+            writes = asyncio.create_task(write())
+            async for ds in steps:
+                had.append((ds.attrs["step"], float(ds["T"].sum())))
+        over = True
+        await asyncio.gather(writes, other)
+        return had, turns
+
+    had, turns = asyncio.run(asyncio.wait_for(work(), PATIENCE))
+    assert had == [(n, grid(n).sum()) for n in range(4)] and turns >= 8
+
+
 def test_without_xarray_it_is_said_what_is_missing(space, monkeypatch):
     monkeypatch.setitem(sys.modules, "xarray", None)
     with pytest.raises(ImportError, match="stead.open_stream needs the package xarray"):
