@@ -283,12 +283,13 @@ def latency_section(a):
 def lines_section(a):
     """Lines that are neither empty nor comment, and those of them that are there for the stream."""
     found = {}
-    for name in ("simulation.py", "analysis.py", "write.c", "read.c", "write.cpp", "read.cpp"):
+    for name in ("simulation.py", "analysis.py", "write.c", "read.c", "write.cpp", "read.cpp", "write.f90", "read.f90"):
         path = HERE.parent / "examples/streams" / name
         if not path.exists():
             continue
         text = [line.strip() for line in path.read_text().splitlines()]
-        text = [line for line in text if line and not line.startswith(("#", "//", "/*", "*")) or line.startswith("#include")]
+        comment = "!" if path.suffix == ".f90" else ("#", "//", "/*", "*")
+        text = [line for line in text if line and not line.startswith(comment) or line.startswith("#include")]
         words = ("stead", "w.step", "w.put", "step[", "writer", "reader", "options", "step.", "step(")
         found[name] = {"all": len(text), "stream": sum(any(w in line for w in words) for line in text)}
     return found
