@@ -235,7 +235,7 @@ fn recorded(location: &str, all: &[Recording], format: Described) -> Result<()> 
     }
     let row = |told: &Recording| {
         let whole = match &told.damage {
-            Some(damage) => damage.clone(),
+            Some(damage) => format!("damaged: {damage}"),
             None if told.is_whole => "whole".to_owned(),
             None => state(&told.state),
         };
@@ -255,6 +255,9 @@ fn page(told: &Description) -> String {
     };
     let mut facts =
         vec![vec!["state".to_owned(), state(&told.state)], vec!["steps".to_owned(), steps]];
+    if let Some(damage) = &told.damage {
+        facts.insert(1, vec!["damaged".to_owned(), damage.clone()]);
+    }
     if let Some(node) = &told.node {
         facts.insert(0, vec!["node".to_owned(), node.clone()]);
     }

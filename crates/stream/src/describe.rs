@@ -126,6 +126,9 @@ pub struct Description {
     pub budget: Option<Budget>,
     /// The variables of the last complete step, as the writers of this node say; none where no step is there, or where it cannot be read.
     pub variables: Vec<Definition>,
+    /// Of recorded steps, why not all of them can be read, as far as it is known without reading arrays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
     /// Its writers on this node.
     pub writers: Vec<Peer>,
     /// How many they are on all nodes.
@@ -210,6 +213,7 @@ impl Description {
             peak: board.peak(),
             budget: None,
             variables: Vec::new(),
+            damage: None,
             writers: (0..board.writers()).map(|w| peer(board.writer(w))).collect(),
             all_writers: all,
             groups: board.members().into_iter().map(group).collect(),
@@ -299,6 +303,7 @@ mod tests {
             peak: 96,
             budget: Some(Budget { most: 5, used: 4 }),
             variables: vec![variable],
+            damage: None,
             writers: vec![peer.clone()],
             all_writers: 4,
             groups: vec![Group {

@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
+#[path = "recorded/damage.rs"]
+mod damage;
 
 use common::{LONG, bounds};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
@@ -558,7 +559,6 @@ fn what_cannot_be_is_said() {
     assert_eq!(open(to(&place, "disk://link/x")).kind(), Kind::Permission);
 }
 
-/// Changes bytes of a file, or cuts it off.
 #[test]
 fn what_was_recorded_in_a_folder_is_listed() {
     let place = Place::new();
@@ -615,87 +615,6 @@ fn what_was_recorded_in_a_folder_is_listed() {
     // A writer that closed it before the other one: what is complete is there, and it is not whole.
     let all = list("disk://runs");
     assert_eq!((all[2].steps, &all[2].state, all[2].is_whole), (0, &Progress::Ended, false));
-}
-
-fn damage(path: &Path, at: u64, cut: bool) {
-    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
-    if cut {
-        return file.set_len(at).unwrap();
-    }
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).unwrap();
-    file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
-}
-
-#[test]
-fn damage_is_one_clear_error_and_what_is_whole_is_read() {
-    let place = Place::new();
-    write(&place, 2, 5, &|written| written);
-    let run = place.disk("run");
-    let kept: Vec<(PathBuf, Vec<u8>)> = std::fs::read_dir(&run)
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .map(|path| (path.clone(), std::fs::read(&path).unwrap()))
-        .collect();
-    let renew = || kept.iter().for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
-    // All steps that can be read, and the error.
-    let all = || -> (u64, stead_core::Error) {
-        let opened = Reader::open("disk://run", &Read { timeout: Duration::ZERO, ..place.read() });
-        let mut reader = match opened {
-            Ok(reader) => reader,
-            Err(e) => return (0, e),
-        };
-        let mut had = 0;
-        loop {
-            let step = match reader.next_step() {
-                Ok(step) => step.expect("it ended well"),
-                Err(e) => return (had, e),
-            };
-            let part = whole(&shape(had));
-            match step
-                .get("T", &part)
-                .and_then(|t| Ok((t, step.get("small", &bounds(&[0], &[80]))?)))
-            {
-                Ok((t, _)) => assert!(t.bytes() == bytes(had, &part)),
-                Err(e) => return (had, e),
-            }
-            had += 1;
-        }
-    };
-    let data = std::fs::metadata(run.join("1.data")).unwrap().len();
-    for (file, at, cut, says) in [
-        ("1.data", 10, false, "what writer 1 has recorded of step 0 is damaged"),
-        ("1.data", data - 1, false, "what writer 1 has recorded of step 4 is damaged"),
-        ("1.data", data - 1, true, "what writer 1 has recorded of step 4 is damaged"),
-        ("1.data", 0, true, "what writer 1 has recorded of step 0 is damaged"),
-        ("0.index", 5, false, "this is no index of recorded steps"),
-        ("0.index", 64 * 3 + 9, false, "what this says of recorded steps is damaged, at entry 2"),
-        ("stream.json", 2, false, "this says of no stream"),
-        ("stream.json", 20, true, "this says of no stream"),
-    ] {
-        renew();
-        damage(&run.join(file), at, cut);
-        let (had, error) = all();
-        assert_eq!(error.kind(), Kind::Format, "{file} {at}: {error}");
-        assert!(error.to_string().contains(says), "{file} {at}: {error}");
-        let path = error.place().path.as_ref().unwrap().clone();
-        assert!(path.ends_with(file), "{file}: {error}");
-        assert!(had <= 4);
-        if says.contains("step 4") {
-            assert_eq!(had, 4);
-        }
-    }
-    // The end of an index that is torn: what is before it is complete. Its writer still lives, for all that is known.
-    for cut in [64 * 6, 64 * 6 - 1, 64 * 6 - 63] {
-        renew();
-        damage(&run.join("0.index"), cut, true);
-        let (had, error) = all();
-        assert_eq!((had, error.kind()), (cut / 64 - 1, Kind::Timeout), "{cut}: {error}");
-    }
-    renew();
-    std::fs::remove_file(run.join("1.index")).unwrap();
-    let (had, error) = all();
-    assert!(had == 0 && error.message().contains("writer 1 has not recorded it"), "{error}");
 }
 
 /// This program again, as a writer.

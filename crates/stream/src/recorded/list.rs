@@ -30,7 +30,8 @@ pub struct Recording {
     pub state: Progress,
     /// All writers have closed it, and all of its steps are there.
     pub is_whole: bool,
-    /// Why it cannot be read, if it cannot.
+    /// Why it cannot be read, or not all of it, as far as the ends of its files tell. Arrays are compared with their checksums when they are
+    /// read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
 }
@@ -89,14 +90,19 @@ fn look(folder: &Folder, location: String) -> Result<Option<Recording>> {
         return Ok(None);
     }
     let (name, writers) = (card.name.clone(), card.writers);
-    let told = match Replay::of(&name, folder.clone(), card, &Stop::default()).describe() {
-        Err(e) if e.kind() == Kind::Format => {
+    let replay = Replay::of(&name, folder.clone(), card, &Stop::default());
+    let (told, damage) = match replay.describe().and_then(|told| Ok((told, replay.damage()?))) {
+        Err(e) if e.kind() == Kind::NotFound && spot::read(folder).is_err() => {
+            // Somebody has removed it meanwhile.
+            return Ok(None);
+        }
+        Err(e) if matches!(e.kind(), Kind::Format | Kind::NotFound) => {
             return Ok(Some(damaged(name, writers, e.to_string())));
         }
         told => told?,
     };
     let even = told.writers.iter().all(|writer| writer.step == told.complete);
-    let is_whole = told.state == Progress::Ended && even;
+    let is_whole = told.state == Progress::Ended && even && damage.is_none();
     let (steps, bytes, state) = (told.complete, told.used, told.state);
-    Ok(Some(Recording { location, name, writers, steps, bytes, state, is_whole, damage: None }))
+    Ok(Some(Recording { location, name, writers, steps, bytes, state, is_whole, damage }))
 }

@@ -13,6 +13,7 @@ use crate::options::{Read, Start, Stop};
 use crate::report::MemoryReport;
 use crate::source::{Coming, Fetch, Part, Said, Source, Told, Which};
 use std::collections::{HashMap, VecDeque};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stead_core::layout::Spaces;
@@ -331,6 +332,20 @@ impl Replay {
         Ok(merged.definitions.iter().cloned().collect())
     }
 
+    /// Why not all can be read that was recorded, as far as the ends of files tell.
+    ///
+    /// # Errors
+    /// System errors.
+    pub(crate) fn damage(&self) -> Result<Option<String>> {
+        for track in self.tracks()?.into_iter().flatten() {
+            match track.reaches() {
+                Err(e) if e.kind() == Kind::Format => return Ok(Some(e.to_string())),
+                reaches => reaches?,
+            }
+        }
+        Ok(None)
+    }
+
     /// What there is to know of it, but for its variables.
     ///
     /// # Errors
@@ -402,6 +417,7 @@ impl Replay {
             peak: used,
             budget: None,
             variables: Vec::new(),
+            damage: None,
             all_writers: writers.len() as u64,
             writers,
             groups: Vec::new(),
@@ -593,7 +609,16 @@ pub(crate) fn describe(name: &str, spaces: &Spaces) -> Result<Description> {
     let card = spot::read(&folder)?;
     let replay = Replay::of(name, folder, card, &Stop::default());
     let told = replay.describe()?;
-    Ok(Description { variables: replay.variables().unwrap_or_default(), ..told })
+    let mut damage = replay.damage()?;
+    // How far it is, is to be seen also where what was said is damaged.
+    let variables = match replay.variables() {
+        Ok(variables) => variables,
+        Err(e) => {
+            damage = damage.or(Some(e.to_string()));
+            Vec::new()
+        }
+    };
+    Ok(Description { variables, damage, ..told })
 }
 
 /// Removes recorded steps. False if there are none.
@@ -606,9 +631,25 @@ pub(crate) fn remove(name: &str, spaces: &Spaces, force: bool) -> Result<bool> {
         spot::folder(name, spaces, false).and_then(|f| spot::read(&f).map(|card| (f, card)));
     let (folder, card) = match found {
         Err(e) if none(&e) => return Ok(false),
+        Err(e) if e.kind() == Kind::Format && e.hint().is_none() => {
+            let path = e.place().path.as_ref().and_then(|path| path.parent());
+            let at = path.unwrap_or(Path::new(name)).display().to_string();
+            let hint = format!(
+                "it is not known which files are those of a stream: look at the folder, and remove it by hand: {at}"
+            );
+            return Err(e.with_hint(hint));
+        }
         found => found?,
     };
-    if !force && is_live(&Replay::of(name, folder.clone(), card, &Stop::default()))? {
+    let is_live = || is_live(&Replay::of(name, folder.clone(), card, &Stop::default()));
+    let live = match force {
+        true => false,
+        false => is_live().map_err(|e| match e.kind() {
+            Kind::Format => e.with_hint("it cannot be told whether it goes on: force it if not"),
+            _ => e,
+        })?,
+    };
+    if live {
         let message = format!("steps are still being recorded in '{name}'");
         return Err(Error::usage(message).with_hint("wait until they are done, or force it"));
     }

@@ -188,6 +188,42 @@ impl Track {
         Ok(*progress)
     }
 
+    /// An error if a writer that has closed the stream has recorded more than its file of data has now. Costs a look at some entries.
+    ///
+    /// # Errors
+    /// `Format` for a file that is cut off; system errors.
+    pub(crate) fn reaches(&self) -> Result<()> {
+        let Progress { steps, closed: Some(_), .. } = self.look()? else { return Ok(()) };
+        let pair = self.pair()?;
+        let data = length(&pair.data, &self.data_path)?;
+        let is_there = |n: u64| -> Result<bool> {
+            let entry = self.entry(&pair, n)?;
+            Ok(entry.offset.checked_add(entry.len).is_some_and(|end| end <= data))
+        };
+        let Some(last) = steps.checked_sub(1) else { return Ok(()) };
+        if is_there(last)? {
+            return Ok(());
+        }
+        // Files only grow: where one is cut off, all steps behind that are.
+        let (mut first, mut cut) = (0, last);
+        while first < cut {
+            let middle = first + (cut - first) / 2;
+            match is_there(middle)? {
+                true => first = middle + 1,
+                false => cut = middle,
+            }
+        }
+        let step = self.entry(&pair, first)?.step;
+        let message = format!(
+            "what writer {} has recorded is cut off: step {step} and those after it are not all there",
+            self.rank
+        );
+        Err(Error::format(message)
+            .at_path(&self.data_path)
+            .at_offset(data)
+            .with_hint("the file was changed or cut off, or the device has errors"))
+    }
+
     fn decode(&self, pair: &Pair, n: u64) -> Result<Option<Entry>> {
         let mut bytes = [0; ENTRY];
         let at = n.saturating_add(1).saturating_mul(ENTRY as u64);
