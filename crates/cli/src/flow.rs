@@ -66,7 +66,7 @@ fn run(a: &FlowRunArgs, fabric: Option<&Arc<dyn Fabric>>) -> Result<()> {
             // SAFETY: whoever runs it has said that the libraries of this file are trusted.
             unsafe { load(&graph, folder, &mut functions) }.map_err(|e| e.at_path(&a.file))?;
         }
-        let flow = Flow::new(&graph, functions)?;
+        let flow = Flow::new(&graph, functions).map_err(|e| e.at_path(&a.file))?;
         let cancel = Cancel::new();
         let done = signals::watch(&cancel, false)?;
         Ok((flow, dataspaces()?, cancel, done))

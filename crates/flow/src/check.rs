@@ -7,7 +7,7 @@ use crate::op;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use stead_core::schema::distance;
 use stead_core::{Error, Result, units};
-use stead_stream::{Behind, Definition, Start};
+use stead_stream::{Behind, Definition, Start, is_location};
 
 /// Nodes of one flow.
 const MAX_NODES: usize = 10_000;
@@ -231,6 +231,9 @@ pub fn check(graph: &Graph) -> Result<Checked> {
         }
         known.insert(alias.as_str(), reads.len());
         let stream = source.stream.clone().unwrap_or_else(|| alias.clone());
+        if !is_location(&stream) {
+            stead_stream::check_name(&stream).map_err(|e| in_input(alias, e))?;
+        }
         let (start, behind) = (source.start.into(), source.behind.into());
         if source.queue == Some(0) {
             let message = format!("stream '{stream}' is read with a queue of 0 steps");
@@ -261,6 +264,8 @@ pub fn check(graph: &Graph) -> Result<Checked> {
     }
     for (stream, output) in &graph.write {
         let place = |e: Error| in_output(stream, e);
+        stead_stream::check_name(stream)
+            .map_err(|e| retold(&e, format!("[write]: {}", e.message())))?;
         if output.variables.is_empty() {
             return Err(place(Error::usage("it has no variable"))
                 .with_hint("name what it is to have: variables = { mean = \"mean\" }"));
@@ -297,6 +302,10 @@ pub fn check(graph: &Graph) -> Result<Checked> {
 
 fn in_node(name: &str, op: &Operator, e: Error) -> Error {
     Node { name: name.to_owned(), op: op.clone(), inputs: Vec::new(), first: 0, makes: 0 }.error(e)
+}
+
+fn in_input(alias: &str, e: Error) -> Error {
+    retold(&e, format!("[read.{alias}]: {}", e.message()))
 }
 
 fn in_output(stream: &str, e: Error) -> Error {

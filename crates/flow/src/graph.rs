@@ -1,9 +1,10 @@
 //! What a flow is: streams that are read, nodes, streams that are written. TOML and programs make the same type.
 
+use crate::fault;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 use stead_core::{DType, Error, Result, limits};
 use stead_stream::{AUTO, Behind, Start, is_location};
@@ -162,7 +163,7 @@ pub struct Output {
 
 /// One or several values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a value is wanted, or a list of values")]
 pub enum Of {
     /// One.
     One(String),
@@ -182,7 +183,7 @@ impl Of {
 
 /// A dimension: its name, or its place, from the end if it is negative.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a dimension is a name or a number")]
 pub enum Dim {
     /// Its place.
     Place(i64),
@@ -201,7 +202,7 @@ impl std::fmt::Display for Dim {
 
 /// Which indices of a dimension: one, which takes the dimension away, or those of `start:stop:step`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "an index is wanted, or start:stop:step")]
 pub enum Cut {
     /// This one; from the end if it is negative.
     At(i64),
@@ -211,7 +212,10 @@ pub enum Cut {
 
 /// What is taken of dimensions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "a list of indices and of start:stop:step is wanted, or a table of them by dimension"
+)]
 pub enum Slice {
     /// Of the first ones, in order; `...` stands for all that are not named.
     ByPlace(Vec<Cut>),
@@ -524,7 +528,12 @@ impl Graph {
         let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
         let mut text = String::new();
         let most = limits::MAX_CONFIG_BYTES as u64 + 1;
-        file.take(most).read_to_string(&mut text).map_err(|e| Error::io("read", path, e))?;
+        file.take(most).read_to_string(&mut text).map_err(|e| match e.kind() {
+            ErrorKind::InvalidData => {
+                Error::usage("this is no flow: it is not text in UTF-8").at_path(path)
+            }
+            _ => Error::io("read", path, e),
+        })?;
         Graph::parse(&text).map_err(|e| e.at_path(path))
     }
 
@@ -541,12 +550,17 @@ impl Graph {
             )));
         }
         toml::from_str(text).map_err(|e| {
-            let line = e.span().map(|span| {
+            let found = fault::find(text, e.message());
+            let (span, why) = match found {
+                Some((span, why)) => (Some(span), why),
+                None => (e.span(), e.message().to_owned()),
+            };
+            let line = span.map(|span| {
                 let before = text.get(..span.start).unwrap_or_default();
                 before.matches('\n').count() + 1
             });
             let at = line.map_or(String::new(), |line| format!("line {line}: "));
-            let why = e.message().trim().replace('\n', "; ");
+            let why = why.trim().replace('\n', "; ");
             Error::usage(format!("this is no flow: {at}{why}"))
                 .with_hint("see docs/flows.md for what a flow is made of")
         })

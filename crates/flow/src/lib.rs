@@ -23,6 +23,7 @@ mod describe;
 mod division;
 pub mod draw;
 mod element;
+mod fault;
 mod form;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -248,6 +248,36 @@ fn what_is_wrong_is_named_before_anything_runs() {
         (with("[read.'a b']"), "cannot have the name 'a b'"),
         ("[read.sim]".to_owned(), "the flow writes no stream"),
         ("name = 3".to_owned(), "this is no flow: line 1"),
+        // Of a node the key is named, and its line is told.
+        (
+            "[read.sim]\n[node.m]\nop = \"reduce\"\nof = \"sim.T\"\n\nhow = \"median\"\n".to_owned(),
+            "line 6: node 'm': how: unknown variant `median`",
+        ),
+        (
+            "[node.a]\nop = \"scale\"\nof = \"sim.T\"\n[node.b]\nop = \"window\"\nsteps = \"4\"\nof = \"a\"\n".to_owned(),
+            "line 6: node 'b': steps: invalid type: string \"4\", expected u64",
+        ),
+        (
+            "[node.a]\nop = \"scale\"\nof = \"sim.T\"\nfaktor = 2.0\n".to_owned(),
+            "line 4: node 'a': faktor: unknown field `faktor`",
+        ),
+        ("[node.a]\nof = \"sim.T\"\nop = \"scales\"".to_owned(), "line 3: node 'a': op: unknown variant `scales`"),
+        ("\n[node.a]\nop = \"reduce\"\nhow = \"sum\"".to_owned(), "line 2: node 'a': missing field `of`"),
+        (
+            "node.a = { op = \"map\", function = \"f\", of = 3 }".to_owned(),
+            "line 1: node 'a': of: a value is wanted, or a list of values",
+        ),
+        (
+            "[read.sim]\n[write.o]\nvariables = { T = \"sim.T\" }\nkeep = \"x\"".to_owned(),
+            "line 4: invalid type: string \"x\", expected u64",
+        ),
+        // What is read and written has to have a name that a stream can have.
+        ("[read.sim]\n[write.\"a b\"]\nvariables = { T = \"sim.T\" }".to_owned(), "[write]: 'a b' is no name for a stream"),
+        ("[read.sim]\n[write.\"a/b\"]\nvariables = { T = \"sim.T\" }".to_owned(), "[write]: 'a/b' is no name for a stream"),
+        (
+            "[read.sim]\nstream = \"a b\"\n[write.o]\nvariables = { T = \"sim.T\" }".to_owned(),
+            "[read.sim]: 'a b' is no name for a stream",
+        ),
         (
             "read = { sim = { variables = { T = { dtype = \"f64\", shape = [-1] } } } }".to_owned(),
             "this is no flow",
@@ -259,6 +289,19 @@ fn what_is_wrong_is_named_before_anything_runs() {
         assert!(e.message().contains(message), "'{e}' does not have '{message}'");
         assert!(!e.message().contains('\n'), "{e}");
     }
+}
+
+#[test]
+fn a_file_that_is_no_text_is_told_as_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f.toml");
+    std::fs::write(&path, b"\x7fELF\xff\xfe").unwrap();
+    let e = Graph::load(&path).unwrap_err();
+    assert_eq!(e.kind(), Kind::Usage);
+    assert_eq!(
+        e.to_string(),
+        format!("{}: this is no flow: it is not text in UTF-8", path.display())
+    );
 }
 
 #[test]

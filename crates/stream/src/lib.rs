@@ -55,7 +55,7 @@ pub use describe::{Description, Group, Peer, Presence, Progress};
 pub use events::Event;
 pub use explain::{Basis, Explanation, Giver, Pull, Taker, Warning};
 pub use finder::Finder;
-pub use home::Home;
+pub use home::{Home, check_name};
 pub use index::{Attribute, Definition};
 pub use options::{Behind, Patience, Read, Start, Stop, Written};
 pub use pool::{Names, Nodes, Switchboard, Way};
