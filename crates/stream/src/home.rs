@@ -208,11 +208,10 @@ impl Home {
             let left = until.saturating_duration_since(clock::now());
             if left.is_zero() {
                 let message = format!("nobody writes a stream '{name}'");
-                return Err(Error::new(Kind::Timeout, message)
-                    .at_path(self.folder.shown())
-                    .with_hint(
-                        "begin its writers, on this node and as this user, or wait longer for them",
-                    ));
+                let at = self.folder.shown().display();
+                return Err(Error::new(Kind::Timeout, message).with_hint(format!(
+                    "begin its writers, on this node and as this user, or wait longer for them; it would be in {at}"
+                )));
             }
             stop.check()?;
             within.as_ref().unwrap_or(&above).wait(stop.at_most(left));
