@@ -233,8 +233,16 @@ impl Survey {
     /// `more` are assumed beside those that are there. Other nodes are not asked where all of the stream is on this one.
     ///
     /// # Errors
-    /// As [`Home::explain`]; those of [`Survey::list`].
+    /// As [`Home::explain`]; `Usage` for a folder of recorded steps; those of [`Survey::list`].
     pub fn explain(&self, name: &str, more: u64) -> Result<Explanation> {
+        if recorded::is_location(name) {
+            let message = format!(
+                "'{name}' is recorded, and it is told of live streams who gets what of them"
+            );
+            return Err(Error::usage(message).with_hint(
+                "name a stream that is written or read, or have shown what was recorded: stead stream show",
+            ));
+        }
         let share = |home: &Home| optional(home.share(name, more));
         let (found, mut missed) =
             self.find(name, share, |node| node.explain(name, more), Share::is_whole)?;

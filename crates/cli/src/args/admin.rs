@@ -95,6 +95,9 @@ pub enum AdminVerb {
 #[derive(Debug, Subcommand)]
 pub enum SpaceVerb {
     /// Add one
+    #[command(
+        after_help = "Examples:\n  stead admin dataspace add nvme0 path=/mnt/nvme quota=6TB user_quota=1TB\n  stead admin dataspace add mem0 path=/dev/shm/stead memory=yes size=64GiB mode=1777"
+    )]
     Add {
         /// Its name
         name: String,

@@ -113,7 +113,14 @@ pub struct FlowOf {
     pub user: Option<String>,
 }
 
+const RUN_EXAMPLES: &str = "Examples:
+  stead flow run small.toml
+  stead flow run small.toml --steps 100 --format json
+  mpirun --host node1,node2 stead flow run small.toml
+  stead flow run small.toml --background --on node7";
+
 #[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
 pub struct FlowRunArgs {
     /// Its file
     pub file: PathBuf,
@@ -137,7 +144,7 @@ pub struct FlowRunArgs {
     #[arg(long)]
     pub load: bool,
     /// Stop after so many steps
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub steps: Option<u64>,
     /// Threads; 0 is as many as there are processors
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -21,9 +21,18 @@ const EXAMPLES: &str = "Examples:
 Programs write and read streams by the library: in Python stead.writer and stead.reader.
 Exit status: 0 done, 1 it could not be done, 2 bad request, 130 interrupted.";
 
-const EXPLAINED: &str = "It goes by the blocks of the last complete step, and by the boxes that each reader has got last. Of a reader \
+const LISTED: &str = "Examples:
+  stead stream ls
+  stead stream ls --node node3 --format json
+  stead stream ls nvme0://runs
+Of what was recorded it looks at the ends of files: arrays are compared with their checksums when they are read.";
+
+const EXPLAINED: &str = "Examples:
+  stead stream explain sim
+  stead stream explain sim --readers 8 --format json
+It goes by the blocks of the last complete step, and by the boxes that each reader has got last. Of a reader \
 that has had no step yet nothing is known: rows are assumed then, evenly divided among the ranks of its group. Writers are told of on all nodes \
-that are asked: those of the pool, unless all of the stream is written here.";
+that are asked: those of the pool, unless all of the stream is written here. Of recorded steps there is stead stream show.";
 
 const REMOVED: &str = "Streams of a name on several nodes may be one or several: each node removes its own, if it is one of this user. Those that do not, as somebody writes or reads it there, or that have not answered, are named, and the exit status is 1: it is removed on the others all the same. Of one that has not answered it is not known whether it has.";
 
@@ -51,6 +60,7 @@ pub struct Asked {
 #[derive(Debug, Subcommand)]
 pub enum StreamVerb {
     /// List the streams of this user on all nodes of the pool, or those that were recorded in a folder
+    #[command(after_help = LISTED)]
     Ls {
         /// A folder, as a path or DATASPACE://PATH: list what was recorded in it, and in the folders in it
         #[arg(value_name = "LOCATION", conflicts_with_all = ["nodes", "here"])]
