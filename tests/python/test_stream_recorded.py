@@ -229,6 +229,34 @@ def test_the_example_and_the_command(spaces, tmp_path):
     assert not Path(spaces["disk"], "runs", "sim").exists()
 
 
+def test_the_command_says_what_is_damaged_and_what_to_do(spaces, tmp_path):
+    """Files that are cut off, and a folder of which nothing is known."""
+    env = configured({"memory": spaces["memory"], "nvme0": spaces["disk"]}, tmp_path)
+
+    def run(*words) -> subprocess.CompletedProcess:
+        return subprocess.run([command(), "stream", *words], env=env, capture_output=True, text=True, timeout=PATIENCE)
+
+    write(spaces, 3, persist="disk://rec")
+    folder = Path(spaces["disk"], "rec")
+    whole = run("ls", "nvme0://")
+    assert whole.stdout.splitlines()[-1].split()[-1] == "whole" and "damaged" not in run("show", "nvme0://rec").stdout
+    os.truncate(folder / "0.data", 10)
+    cut = "cut off: step 0 and those after it are not all there"
+    line = run("ls", "nvme0://").stdout.splitlines()[-1]
+    assert "damaged: " in line and cut in line and "whole" not in line
+    (told,) = json.loads(run("ls", "nvme0://", "--format", "json").stdout)
+    assert not told["is_whole"] and cut in told["damage"] and "0.data" in told["damage"]
+    page = run("show", "nvme0://rec")
+    assert page.returncode == 0 and "damaged" in page.stdout and cut in page.stdout
+    assert json.loads(run("show", "nvme0://rec", "--format", "json").stdout)["damage"] == told["damage"]
+    (folder / "stream.json").write_text("garbage")
+    for force in (), ("--force",):
+        gone = run("rm", "nvme0://rec", *force)
+        assert gone.returncode == 1 and "remove it by hand" in gone.stderr and str(folder) in gone.stderr
+    explained = run("explain", "nvme0://rec")
+    assert explained.returncode == 2 and "'nvme0://rec' is recorded" in explained.stderr and "stead stream show" in explained.stderr
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount file systems")
 @pytest.mark.parametrize("writers", [1, 2])
 def test_a_disk_that_becomes_full(spaces, tmp_path, writers):

@@ -42,6 +42,7 @@ def stream_info(
     such as `{"units": "K"}`), and each of its
     `writers` and `readers` with how far it is, how long it has waited (`waited_s`) and what its copies have taken of processors (`copy_cpu_s`). A
     reader on another node has that `node` and its `rank_of_job`, too. `created` is in nanoseconds since 1970.
+    Where not all of recorded steps can be read, `damage` says why.
 
     All of it is what one `node` knows: this one, or the first other one of the pool that has writers of the stream. How many writers there are on
     all nodes is `all_writers`; what the other nodes know of theirs is in `others`, a list of such dicts, and nodes that have not answered are
@@ -64,7 +65,8 @@ def stream_info(
 def recordings(location: str | os.PathLike[str], *, dataspaces: _stage.Spaces = None) -> list[dict[str, Any]]:
     """The streams that were recorded in a folder (`persist` of `writer`), and in the folders in it, by their locations: dicts with the `location` that
     `reader` takes, the `name` of the stream, how many `writers` it has, `steps` that all of them have recorded, `bytes` of the files, its
-    `state` as in `stream_info`, and whether it `is_whole`: closed, with all of its steps. `damage` says why it cannot be read, where it cannot.
+    `state` as in `stream_info`, and whether it `is_whole`: closed, with all of its steps. `damage` says why it cannot be read, or not
+    all of it, as far as the ends of its files tell: arrays are compared with their checksums when they are read.
 
         >>> for told in stead.recordings("nvme0://runs"):
         ...     print(told["location"], told["name"], told["steps"])
