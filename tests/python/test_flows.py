@@ -655,6 +655,30 @@ def configured(space, tmp_path) -> dict[str, str]:
     return os.environ | {"STEAD_CONFIG": str(path)}
 
 
+def test_the_command_names_the_file_and_the_stream(space, tmp_path):
+    env = configured(space, tmp_path)
+
+    def run(*words) -> subprocess.CompletedProcess:
+        return subprocess.run([command(), "flow", *words], env=env, capture_output=True, text=True, timeout=PATIENCE)
+
+    file = tmp_path / "cyc.toml"
+    around = '[read.sim]\n[node.a]\nop = "scale"\nof = "b"\n[node.b]\nop = "scale"\nof = "a"\n[write.o]\nvariables = { o = "a" }\n'
+    file.write_text(around, encoding="utf-8")
+    for verb in "check", "run":
+        done = run(verb, file)
+        assert done.returncode == 2 and f"{file}: nodes need each other" in done.stderr, done.stderr
+    file.write_text('[read.sim]\n[write."a b"]\nvariables = { o = "sim.T" }\n', encoding="utf-8")
+    for verb in "check", "run":
+        done = run(verb, file)
+        assert done.returncode == 2 and f"{file}: [write]: 'a b' is no name for a stream" in done.stderr, done.stderr
+    done = run("run", file, "--steps", "0")
+    assert done.returncode == 2 and "--steps" in done.stderr, done.stderr
+    file.write_text('[read.sim]\n[write.o]\nvariables = { o = "sim.T" }\n', encoding="utf-8")
+    done = run("run", file, "--timeout", "1s")
+    assert done.returncode == 1 and "stead: nobody writes a stream 'sim'" in done.stderr, done.stderr
+    assert "hint: begin its writers" in done.stderr and space["memory"] in done.stderr
+
+
 def test_the_example_and_the_command_say_the_same(space, tmp_path):
     """examples/flows/small.py and examples/flows/small.toml."""
     env = configured(space, tmp_path)

@@ -6,6 +6,9 @@ use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
+/// Keys of a node of which it is looked which one is wrong: no operator has as many.
+const MOST_KEYS: usize = 64;
+
 /// Where the node that this message is about says what is wrong, and the message with its name and its key.
 pub fn find(text: &str, message: &str) -> Option<(Range<usize>, String)> {
     let whole: Table = toml::from_str(text).ok()?;
@@ -35,7 +38,7 @@ fn wrong(node: &Value) -> Option<String> {
 
 /// The key without which something else would be wrong, or nothing.
 fn culprit<'k>(keys: &'k Table, message: &str) -> Option<&'k str> {
-    if message.starts_with("missing field") {
+    if message.starts_with("missing field") || keys.len() > MOST_KEYS {
         return None;
     }
     let is_it = |key: &&str| {
