@@ -151,6 +151,9 @@ def test_every_option_is_documented_in_help_with_an_example(playground):
     for verb in ["run", "describe", "read", "put", "get", "stage", "df", "ls", "calibrate", "kernels", "completions", "man"]:
         text = subprocess.run([command(), verb, "--help"], capture_output=True, text=True, check=True).stdout
         assert "Example" in text, verb
+    for words in ["stream ls", "stream explain", "flow run", "admin dataspace add"]:
+        text = subprocess.run([command(), *words.split(), "--help"], capture_output=True, text=True, check=True).stdout
+        assert f"Examples:\n  stead {words}" in text, words
 
 
 def test_completions_and_manual_pages(tmp_path):
