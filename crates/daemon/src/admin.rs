@@ -1,6 +1,7 @@
 //! What administrators have said of a node: it is checked and kept by the broker, and read by all workers.
 
 use crate::job::{self, Job, Process};
+use crate::log::log;
 use rustix::fs::{
     CWD, Mode, OFlags, RenameFlags, fchmod, fchown, fstat, mkdir, open, renameat_with,
 };
@@ -181,15 +182,22 @@ impl Kept {
         Ok(())
     }
 
-    /// What dataspaces of the system become.
-    pub(crate) fn overlay(&self, spaces: &mut Spaces, variable: Variable<'_>) -> Result<()> {
+    /// What dataspaces of the system become. One that makes no sense, as an older version may have taken it, is no reason to have none of
+    /// the others.
+    pub(crate) fn overlay(&self, spaces: &mut Spaces, variable: Variable<'_>) {
         for name in &self.removed {
             spaces.remove(name);
         }
         for (name, config) in &self.dataspaces {
-            spaces.put(name, config.clone(), variable)?;
+            if let Err(e) = spaces.put(name, config.clone(), variable) {
+                log(&format!("leaves out a dataspace that administrators have set: {e}"));
+            }
         }
-        Ok(())
+    }
+
+    /// True if administrators have set something of this dataspace that holds.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.dataspaces.contains_key(name)
     }
 
     /// True if administrators have set dataspaces.
@@ -220,7 +228,7 @@ impl Kept {
 /// Those of reading the configuration of the system.
 pub(crate) fn of_system(kept: &Kept, variable: Variable<'_>) -> Result<Spaces> {
     let mut spaces = space::of_system(variable)?;
-    kept.overlay(&mut spaces, variable)?;
+    kept.overlay(&mut spaces, variable);
     Ok(spaces)
 }
 
@@ -232,7 +240,7 @@ pub(crate) fn make_folders(spaces: &Spaces) {
             && !config.path().contains('$')
             && let Err(e) = make(config, Path::new(path))
         {
-            crate::log::log(&format!("dataspace '{name}': {e}"));
+            log(&format!("dataspace '{name}': {e}"));
         }
     }
 }
@@ -302,7 +310,7 @@ mod tests {
                 None
             })
             .unwrap();
-        again.overlay(&mut spaces, &|_| None).unwrap();
+        again.overlay(&mut spaces, &|_| None);
         assert_eq!(spaces.names().collect::<Vec<_>>(), ["a"]);
         assert_eq!(spaces.folder("a").unwrap(), "/b");
         // Without what was said of them they are as the file of the system says, or none.
@@ -312,10 +320,37 @@ mod tests {
         }
         let text = "[dataspace.s]\npath = \"/s\"\n";
         let mut spaces = Spaces::parse(text, &|_| None).unwrap();
-        kept.overlay(&mut spaces, &|_| None).unwrap();
+        kept.overlay(&mut spaces, &|_| None);
         assert_eq!(spaces.names().collect::<Vec<_>>(), ["s"]);
         std::fs::write(&path, b"{\"drained\": 7}").unwrap();
         assert_eq!(Kept::read(&path).unwrap_err().kind(), Kind::Format);
+    }
+
+    #[test]
+    fn what_an_older_version_took_harms_its_dataspace_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("admin.json");
+        std::fs::write(
+            &path,
+            br#"{"dataspaces": {"n2": {"path": "rel"}, "n3": {"path": "/a/../b", "quota": "5"},
+                "a b": {"path": "/c"}, "good": {"path": "/good"}}}"#,
+        )
+        .unwrap();
+        let mut kept = Kept::read(&path).unwrap();
+        let mut spaces = Spaces::default();
+        kept.overlay(&mut spaces, &|_| None);
+        assert_eq!(spaces.names().collect::<Vec<_>>(), ["good", "n2", "n3"]);
+        assert_eq!(spaces.place("good").unwrap(), "/good");
+        assert!(spaces.place("n2").unwrap_err().message().contains("dataspace 'n2'"));
+        kept.apply(put("more", "/more", true)).unwrap();
+        kept.apply(put("n2", "/n2", false)).unwrap();
+        kept.apply(Change::Remove { name: "n3".into() }).unwrap();
+        for name in ["a b", "n3"] {
+            kept.apply(Change::Reset { name: name.into() }).unwrap();
+        }
+        let mut spaces = Spaces::default();
+        kept.overlay(&mut spaces, &|_| None);
+        assert_eq!(spaces.names().collect::<Vec<_>>(), ["good", "more", "n2"]);
     }
 
     #[test]
@@ -350,6 +385,8 @@ mod tests {
             put("../x", "/a", true),
             put("a", "relative\n", true),
             put("a", &"/x".repeat(5000), true),
+            put("a", "rel", true),
+            put("a", "/a/../b", false),
             Change::Remove { name: "a/b".into() },
             Change::Reset { name: "a/b".into() },
             Change::Put { name: "b".into(), keys: bucket, new: true },

@@ -102,12 +102,13 @@ impl Desk {
     pub(crate) fn means(&self) -> Result<Means> {
         let kept = self.kept();
         let user = geteuid();
+        let change: space::Change<'_> = &|spaces, variable| {
+            kept.overlay(spaces, variable);
+            Ok(())
+        };
         let spaces = match &self.owner {
-            None => space::of_user_changed(&|spaces, variable| kept.overlay(spaces, variable))?,
-            Some(owner) => {
-                let change: space::Change<'_> = &|spaces, variable| kept.overlay(spaces, variable);
-                space::of_changed(&|name| owner.variable(name), change)?
-            }
+            None => space::of_user_changed(change)?,
+            Some(owner) => space::of_changed(&|name| owner.variable(name), change)?,
         };
         if self.owner.is_none() || user.is_root() {
             admin::make_folders(&self.system()?);
@@ -198,7 +199,10 @@ impl Desk {
                 Change::Put { name, keys: config.into(), new: false }
             }
             AdminAsk::Remove { name } => {
-                self.system()?.config(&name).ok_or_else(|| none(&name))?;
+                // What was set goes, also while the file of the system cannot be read.
+                if !self.kept().has(&name) {
+                    self.system()?.config(&name).ok_or_else(|| none(&name))?;
+                }
                 Change::Remove { name }
             }
             AdminAsk::Reset { name } => Change::Reset { name },

@@ -121,10 +121,13 @@ impl Spaces {
             let wrong = |e: Error| at_line(&e, text, at);
             check_space(&name).map_err(wrong)?;
             let config = SpaceConfig::try_from(all).map_err(wrong)?;
-            let mut space = Space::new(config, variable).map_err(wrong)?;
-            if let Folder::None { line: its, .. } = &mut space.folder {
-                *its = line(text, at);
-            }
+            let folder = match root(config.path(), variable) {
+                Ok(path) => Folder::Is(path),
+                // It is wrong whatever they are.
+                Err(e) if check_root(config.path()).is_err() => return Err(wrong(e)),
+                Err(e) => Folder::none(&e).at_line(line(text, at)),
+            };
+            let mut space = Space { folder, config };
             let meant = BucketUrl::is_meant(space.config.path());
             let is = matches!(&space.folder, Folder::Is(place) if BucketUrl::is_meant(place));
             if let Some(key) = space.config.key_of_folders().filter(|_| meant || is) {
@@ -134,25 +137,27 @@ impl Spaces {
                     return Err(at_line(&e, text, at));
                 }
                 // A variable makes a bucket of it: that is for those who use it.
-                space.folder = Folder::None {
-                    why: e.message().to_owned(),
-                    hint: e.hint().map(str::to_owned),
-                    line: line(text, at),
-                    file: None,
-                };
+                space.folder = Folder::none(&e).at_line(line(text, at));
             }
             spaces.named.insert(name, space);
         }
         Ok(spaces)
     }
 
-    /// Puts one in, in place of one of the same name.
+    /// Puts one in, in place of one of the same name. A path that is none is an error of [`Spaces::place`]: it harms nobody who uses
+    /// another one.
     ///
     /// # Errors
-    /// `Usage` for a path that is none, whatever the variables are.
+    /// `Usage` for a name that is none.
     pub fn put(&mut self, name: &str, config: SpaceConfig, variable: Variable<'_>) -> Result<()> {
         check_space(name)?;
-        self.named.insert(name.to_owned(), Space::new(config, variable)?);
+        let mut folder = Folder::of(config.path(), variable);
+        if let (Folder::Is(place), Some(key)) = (&folder, config.key_of_folders())
+            && BucketUrl::is_meant(place)
+        {
+            folder = Folder::none(&not_of_buckets(key));
+        }
+        self.named.insert(name.to_owned(), Space { folder, config });
         Ok(())
     }
 
@@ -309,26 +314,37 @@ impl Spaces {
     }
 }
 
-impl Space {
-    fn new(config: SpaceConfig, variable: Variable<'_>) -> Result<Space> {
-        let path = config.path();
-        let folder = match root(path, variable) {
+impl Folder {
+    fn of(path: &str, variable: Variable<'_>) -> Folder {
+        match root(path, variable) {
             Ok(path) => Folder::Is(path),
-            // It is wrong whatever they are.
-            Err(e)
-                if root(path, &|_| Some("/x".into())).is_err()
-                    && root(path, &|_| Some("x".into())).is_err() =>
-            {
-                return Err(e);
-            }
-            Err(e) => Folder::None {
-                why: e.message().to_owned(),
-                hint: e.hint().map(str::to_owned),
-                line: 0,
-                file: None,
-            },
-        };
-        Ok(Space { folder, config })
+            Err(e) => Folder::none(&e),
+        }
+    }
+
+    fn none(e: &Error) -> Folder {
+        let (why, hint) = (e.message().to_owned(), e.hint().map(str::to_owned));
+        Folder::None { why, hint, line: 0, file: None }
+    }
+
+    fn at_line(mut self, at: u64) -> Folder {
+        if let Folder::None { line, .. } = &mut self {
+            *line = at;
+        }
+        self
+    }
+}
+
+/// Looks whether a path may be one of a dataspace with some values of its variables.
+///
+/// # Errors
+/// `Usage`.
+pub(super) fn check_root(path: &str) -> Result<()> {
+    let with = |value: &str| root(path, &|_| Some(value.into())).map(drop);
+    match with("/x").or_else(|_| with("x")) {
+        Ok(()) => Ok(()),
+        // What is shown has the variables as they were written.
+        Err(e) => root(path, &|name| Some(format!("${{{name}}}"))).map(drop).and(Err(e)),
     }
 }
 
@@ -475,6 +491,24 @@ mod tests {
         let config = spaces.config("nvme").unwrap().clone();
         spaces.put("again", config, &variable).unwrap();
         assert_eq!(spaces.folder("again").unwrap(), "/other");
+    }
+
+    #[test]
+    fn a_path_that_is_none_harms_nobody_but_its_dataspace() {
+        let mut spaces = Spaces::parse("[dataspace.a]\npath = \"/a\"\n", &variable).unwrap();
+        let of = |keys: &[(&str, &str)]| {
+            let keys = keys.iter().map(|(key, value)| ((*key).into(), (*value).into()));
+            SpaceConfig::try_from(keys.collect::<BTreeMap<String, String>>()).unwrap()
+        };
+        for path in ["rel", "../x", "/a/../b", "s3://", "foo://x", "/", "${NOT}"] {
+            spaces.put("bad", of(&[("path", path)]), &variable).unwrap();
+            let e = spaces.place("bad").unwrap_err();
+            assert!(e.kind() == Kind::Format && e.message().contains("dataspace 'bad': "), "{e}");
+            assert!(spaces.has("bad") && spaces.folder("a").is_ok(), "{path}");
+        }
+        spaces.put("bad", of(&[("path", "s3://old"), ("quota", "5")]), &variable).unwrap();
+        assert!(spaces.place("bad").unwrap_err().message().contains("a bucket has no 'quota'"));
+        assert!(spaces.put("a b", of(&[("path", "/b")]), &variable).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a dataspace is besides a place: the keys of `stead.toml`, and what they say.
 
 use super::space::check_space;
+use super::spaces::check_root;
 use crate::{BucketUrl, Error, Result, limits, units};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -202,7 +203,8 @@ impl SpaceConfig {
     /// With these keys set, and those whose value is empty taken away.
     ///
     /// # Errors
-    /// `Usage` for keys that there are not, values that make no sense, a name that is none, keys of folders where it is a bucket.
+    /// `Usage` for keys that there are not, values that make no sense, a name that is none, a path that is none whatever its variables
+    /// are, keys of folders where it is a bucket.
     pub fn with(&self, name: &str, set: &BTreeMap<String, String>) -> Result<SpaceConfig> {
         check_space(name)?;
         let mut keys = self.keys.clone();
@@ -216,6 +218,13 @@ impl SpaceConfig {
             };
         }
         let config = SpaceConfig::try_from(keys)?;
+        check_root(config.path()).map_err(|e| {
+            let wrong = Error::usage(format!("dataspace '{name}': {}", e.message()));
+            match e.hint() {
+                Some(hint) => wrong.with_hint(hint),
+                None => wrong,
+            }
+        })?;
         if let Some(key) = config.key_of_folders()
             && BucketUrl::is_meant(config.path())
         {
@@ -330,6 +339,34 @@ mod tests {
             let folder = SpaceConfig::plain("/x").with("b", &map(&[(key, value)])).unwrap();
             assert!(folder.with("b", &map(&[("path", "s3://old-${USER}")])).is_err(), "{key}");
             assert!(folder.with("b", &map(&[("path", "s3://old"), (key, "")])).is_ok(), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_none_is_refused_and_an_older_one_is_set_right() {
+        for (path, says) in [
+            ("rel", "path 'rel' is not absolute"),
+            ("../x", "path '../x' is not absolute"),
+            ("foo://x", "path 'foo://x' is not absolute"),
+            ("s3://", "without the name of a bucket"),
+            ("/", "a folder of its own"),
+            ("/a/../b", "'..'"),
+            ("/a/${USER}/../b", "/a/${USER}/../b"),
+            ("rel/${USER}", "path 'rel/${USER}' is not absolute"),
+            ("/a/$USER", "'$'"),
+        ] {
+            let set = map(&[("path", path)]);
+            let e = SpaceConfig::default().with("n2", &set).unwrap_err();
+            assert_eq!(e.kind(), crate::Kind::Usage, "{path}");
+            assert!(e.message().starts_with("dataspace 'n2': "), "{path}: {e}");
+            assert!(e.message().contains(says), "{path}: {e}");
+            // One that was kept before is read, changed to nothing that is as wrong, and set right.
+            let old = SpaceConfig::try_from(set.clone()).unwrap();
+            assert!(old.with("n2", &map(&[("quota", "5")])).is_err(), "{path}");
+            assert!(old.with("n2", &map(&[("path", "/x"), ("quota", "5")])).is_ok(), "{path}");
+        }
+        for path in ["${HOME}", "${ROOT}/x", "/a/${USER}/", "s3://old-${USER}", "${OUT}"] {
+            assert!(SpaceConfig::default().with("n2", &map(&[("path", path)])).is_ok(), "{path}");
         }
     }
 
