@@ -10,6 +10,7 @@ use rustix::process::{Gid, Uid, geteuid};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use stead_core::layout::{SpaceConfig, Spaces, spaces::Variable};
 use stead_core::{Error, Kind, Result};
 use stead_stage::Jobs;
@@ -235,21 +236,39 @@ pub(crate) fn of_system(kept: &Kept, variable: Variable<'_>) -> Result<Spaces> {
 /// Makes the folders of dataspaces that are to be made and are not there, with the rights of this process. What it may not is left.
 pub(crate) fn make_folders(spaces: &Spaces) {
     for name in spaces.names() {
-        let (Some(config), Ok(path)) = (spaces.config(name), spaces.folder(name)) else { continue };
-        if config.terms().is_made()
-            && !config.path().contains('$')
-            && let Err(e) = make(config, Path::new(path))
-        {
+        if let Err(e) = make_folder(spaces, name) {
             log(&format!("dataspace '{name}': {e}"));
         }
     }
 }
 
-fn make(config: &SpaceConfig, path: &Path) -> Result<()> {
+/// The folder of a dataspace that is to be made for all users.
+pub(crate) fn made_folder<'s>(spaces: &'s Spaces, name: &str) -> Option<&'s Path> {
+    let config = spaces.config(name)?;
+    let made = config.terms().is_made() && !config.path().contains('$');
+    spaces.folder(name).ok().filter(|_| made).map(Path::new)
+}
+
+/// Makes the folder of a dataspace, if it is to be made and is not there, with the rights of this process. True if it has done so.
+///
+/// # Errors
+/// Those of making it, of looking up whose it becomes; `Permission` if what is there could be somebody else's.
+pub(crate) fn make_folder(spaces: &Spaces, name: &str) -> Result<bool> {
+    match (spaces.config(name), made_folder(spaces, name)) {
+        (Some(config), Some(path)) => make(config, path),
+        _ => Ok(false),
+    }
+}
+
+/// One is made at a time: what another one has begun is not taken for something that was left.
+static MAKING: Mutex<()> = Mutex::new(());
+
+fn make(config: &SpaceConfig, path: &Path) -> Result<bool> {
     let terms = config.terms();
+    let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     if std::fs::symlink_metadata(path).is_ok() {
         // Nobody is to write there who does not know whose it is.
-        return way::open(path, Trust::Settled(terms.owner.as_deref())).map(drop);
+        return way::open(path, Trust::Settled(terms.owner.as_deref())).map(|_| false);
     }
     let user = terms.owner.as_deref().map(crate::rights::user).transpose()?;
     let group = terms.group.as_deref().map(crate::rights::group).transpose()?;
@@ -259,21 +278,38 @@ fn make(config: &SpaceConfig, path: &Path) -> Result<()> {
     // has the name is left alone.
     let new = PathBuf::from(format!("{}.new", path.display()));
     let _ = std::fs::remove_dir(&new);
-    let failed = |doing: &str, e: Errno| Error::io(doing, &new, e.into());
-    mkdir(&new, Mode::RWXU).map_err(|e| failed("make the folder", e))?;
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = open(&new, flags, Mode::empty()).map_err(|e| failed("open", e))?;
-    let stat = fstat(&folder).map_err(|e| failed("look at", e))?;
-    if stat.st_uid != geteuid().as_raw() {
-        return Err(Error::new(Kind::Changed, "somebody else has made it").at_path(&new));
+    mkdir(&new, Mode::RWXU).map_err(|e| match e {
+        Errno::EXIST => Error::io("make the folder", path, e.into())
+            .with_hint(format!("it is made under the name {}, which something has", new.display())),
+        Errno::NOENT => Error::io("make the folder", path, e.into())
+            .with_hint("the folder above it is to be there"),
+        e => Error::io("make the folder", path, e.into()),
+    })?;
+    let done = settle(&new, path, (user, group), mode);
+    if !matches!(done, Ok(true)) {
+        // What is somebody else's stays.
+        let _ = std::fs::remove_dir(&new);
     }
-    fchown(&folder, user.map(Uid::from_raw), group.map(Gid::from_raw))
-        .map_err(|e| failed("give its owner", e))?;
+    done
+}
+
+/// Gives a new folder to whom it is for, and its name. False if something has the name by now. What fails is told with the name that
+/// the folder is to have.
+fn settle(new: &Path, path: &Path, whose: (Option<u32>, Option<u32>), mode: u32) -> Result<bool> {
+    let failed = |doing: &str, e: Errno| Error::io(doing, path, e.into());
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = open(new, flags, Mode::empty()).map_err(|e| failed("open the new folder", e))?;
+    let stat = fstat(&folder).map_err(|e| failed("look at the new folder", e))?;
+    if stat.st_uid != geteuid().as_raw() {
+        return Err(Error::new(Kind::Changed, "somebody else has made it").at_path(path));
+    }
+    fchown(&folder, whose.0.map(Uid::from_raw), whose.1.map(Gid::from_raw))
+        .map_err(|e| failed("give the folder its owner", e))?;
     fchmod(&folder, Mode::from_raw_mode(mode)).map_err(|e| failed("set the rights of", e))?;
-    match renameat_with(CWD, &new, CWD, path, RenameFlags::NOREPLACE) {
-        Ok(()) => Ok(()),
-        Err(Errno::EXIST) => std::fs::remove_dir(&new).map_err(|e| Error::io("remove", &new, e)),
-        Err(e) => Err(Error::io("make the folder", path, e.into())),
+    match renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(e) => Err(failed("make the folder", e)),
     }
 }
 
@@ -371,6 +407,23 @@ mod tests {
         assert_eq!(mode("a"), 0o2750);
         assert!(mode("secret") != 0o1777 && !at("b").exists() && !at("c").exists());
         assert!(!at("a.new").exists());
+        // What cannot be done is told with the name that was given, and leaves nothing.
+        let text = format!(
+            "[dataspace.b]\npath = \"{0}/b\"\nmemory = true\n[dataspace.d]\npath = \"{0}/none/d\"\nmode = \"0700\"\n\
+             [dataspace.e]\npath = \"{0}/e\"\nowner = \"no-such-user\"\n",
+            dir.path().display()
+        );
+        let spaces = Spaces::parse(&text, &|_| None).unwrap();
+        for (name, path, says) in [
+            ("b", "b", "file exists"),
+            ("d", "none/d", "no such file"),
+            ("e", "", "no user 'no-such-user'"),
+        ] {
+            let e = make_folder(&spaces, name).unwrap_err();
+            assert!(e.to_string().contains(says) && !e.to_string().contains(".new"), "{e}");
+            assert!(path.is_empty() || e.place().path == Some(at(path)), "{e}");
+        }
+        assert!(!at("e.new").exists() && !at("e").exists());
     }
 
     #[test]

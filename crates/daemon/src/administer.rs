@@ -10,7 +10,7 @@ use crate::rights;
 use rustix::process::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use stead_core::layout::{SpaceConfig, Spaces};
@@ -22,6 +22,8 @@ use stead_store::space;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 /// Users that a daemon tells of at most.
 const MOST_TOLD: usize = 100_000;
+/// Keys that say which folder is made, and how.
+const OF_MAKING: [&str; 5] = ["path", "memory", "owner", "group", "mode"];
 
 /// What the broker answers.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,7 +112,7 @@ impl Desk {
             None => space::of_user_changed(change)?,
             Some(owner) => space::of_changed(&|name| owner.variable(name), change)?,
         };
-        if self.owner.is_none() || user.is_root() {
+        if self.makes_folders() {
             admin::make_folders(&self.system()?);
         }
         let (jobs, common) = (kept.jobs_of(user.as_raw()), Some(self.system()?));
@@ -191,12 +193,12 @@ impl Desk {
                         .with_hint("change it: stead admin dataspace update"));
                 }
                 let config = SpaceConfig::default().with(&name, &set)?;
-                Change::Put { name, keys: config.into(), new: true }
+                return self.put(name, config, &set, true);
             }
             AdminAsk::Update { name, set } => {
                 let spaces = self.system()?;
                 let config = spaces.config(&name).ok_or_else(|| none(&name))?.with(&name, &set)?;
-                Change::Put { name, keys: config.into(), new: false }
+                return self.put(name, config, &set, false);
             }
             AdminAsk::Remove { name } => {
                 // What was set goes, also while the file of the system cannot be read.
@@ -227,15 +229,84 @@ impl Desk {
         Ok(AdminAnswer::Done {})
     }
 
+    /// Has the broker keep a dataspace of which these keys were `set`. Nothing is changed if its folder cannot be what it is to be.
+    fn put(
+        &self,
+        name: String,
+        config: SpaceConfig,
+        set: &BTreeMap<String, String>,
+        new: bool,
+    ) -> Result<AdminAnswer> {
+        let made = self.prepare(&name, &config, set)?;
+        match self.ask(Change::Put { name, keys: config.into(), new }) {
+            Ok(_) => Ok(AdminAnswer::Done {}),
+            Err(e) => {
+                // It may be kept all the same, if there was no answer.
+                if let Some(path) = made.filter(|_| e.kind() != Kind::Timeout) {
+                    let _ = std::fs::remove_dir(path);
+                }
+                Err(e)
+            }
+        }
+    }
+
+    /// Looks whether somebody is there whom the folder is for, and makes it where this worker does so: its path, if it has.
+    fn prepare(
+        &self,
+        name: &str,
+        config: &SpaceConfig,
+        set: &BTreeMap<String, String>,
+    ) -> Result<Option<PathBuf>> {
+        let given = |key: &str| set.get(key).filter(|value| !value.is_empty());
+        let unknown = |e: Error| match e.kind() {
+            Kind::Usage | Kind::Permission => {
+                Error::usage(format!("dataspace '{name}': {}", e.message()))
+            }
+            _ => e,
+        };
+        given("owner").map(|user| rights::user(user)).transpose().map_err(unknown)?;
+        given("group").map(|group| rights::group(group)).transpose().map_err(unknown)?;
+        // What else is changed needs no folder: its disk may not be there now.
+        if !OF_MAKING.iter().any(|key| set.contains_key(*key)) {
+            return Ok(None);
+        }
+        let mut one = Spaces::default();
+        one.put(name, config.clone(), &|name| self.variable(name))?;
+        let Some(path) = admin::made_folder(&one, name) else { return Ok(None) };
+        let failed = |e: Error| e.and(&format!(", for dataspace '{name}'"));
+        if self.makes_folders() {
+            let made = admin::make_folder(&one, name).map_err(failed)?;
+            return Ok(made.then(|| path.to_owned()));
+        }
+        // Root's worker makes it in a moment. What can be seen to fail is told here.
+        let missing = |path: &Path| match std::fs::metadata(path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Some(e),
+            _ => None,
+        };
+        match path.parent().and_then(missing) {
+            Some(e) => Err(failed(Error::io("make the folder", path, e))),
+            None => Ok(None),
+        }
+    }
+
+    /// True if folders that are to be made are made by this worker.
+    fn makes_folders(&self) -> bool {
+        self.owner.is_none() || geteuid().is_root()
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        match &self.owner {
+            None => space::variable(name),
+            Some(owner) => owner.variable(name),
+        }
+    }
+
     /// The dataspaces of the node as administrators have them, with the variables of this user.
     ///
     /// # Errors
     /// Those of reading the configuration of the system.
     pub(crate) fn system(&self) -> Result<Spaces> {
-        match &self.owner {
-            None => admin::of_system(&self.kept(), &space::variable),
-            Some(owner) => admin::of_system(&self.kept(), &|name| owner.variable(name)),
-        }
+        admin::of_system(&self.kept(), &|name| self.variable(name))
     }
 
     fn dataspaces(&self) -> Result<AdminAnswer> {
@@ -286,4 +357,83 @@ impl Desk {
 fn none(name: &str) -> Error {
     Error::usage(format!("the node has no dataspace '{}'", name.escape_debug()))
         .with_hint("stead admin dataspace list shows those that there are")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(keys: &[(&str, &str)]) -> BTreeMap<String, String> {
+        keys.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_before_anything_is_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).display().to_string();
+        let kept = dir.path().join("admin.json");
+        std::fs::write(&kept, br#"{"dataspaces": {"nv": {"path": "rel"}}}"#).unwrap();
+        let (broker, control) = control::pair().unwrap();
+        let desk = Desk::open(Some(kept), None, 1, true, Arc::new(control)).unwrap();
+        let answer = |ask: AdminAsk, failed: Option<Failed>| {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let Some((Report::Admin { ticket, .. }, _)) = control::report(&broker).unwrap()
+                    else {
+                        panic!("something else is asked")
+                    };
+                    desk.hear(ticket, Told { failed, users: Vec::new() });
+                });
+                desk.answer(ask)
+            })
+        };
+        let add = |name: &str, keys: &[(&str, &str)]| AdminAsk::Add {
+            name: name.to_owned(),
+            set: map(keys),
+        };
+        // One that is wrong keeps nobody from the others.
+        assert!(desk.means().unwrap().spaces.place("nv").is_err());
+        for (ask, kind, says) in [
+            (add("n2", &[("path", "rel2")]), Kind::Usage, "dataspace 'n2': path 'rel2'"),
+            (
+                AdminAsk::Update { name: "nv".into(), set: map(&[("path", "s3://")]) },
+                Kind::Usage,
+                "dataspace 'nv': a URL of s3",
+            ),
+            (
+                add("t1", &[("path", &at("t1")), ("owner", "no-such-user"), ("mode", "0700")]),
+                Kind::Usage,
+                "dataspace 't1': this node knows no user 'no-such-user'",
+            ),
+            (
+                add("t1", &[("path", &at("t1")), ("owner", "4000000001")]),
+                Kind::Usage,
+                "dataspace 't1': this node knows no user 4000000001",
+            ),
+            (
+                add("t1", &[("path", &at("t1")), ("group", "no-such-group")]),
+                Kind::Usage,
+                "dataspace 't1': this node knows no group 'no-such-group'",
+            ),
+            (
+                add("t1", &[("path", &at("none/t1")), ("mode", "0700")]),
+                Kind::NotFound,
+                "none/t1: cannot make the folder: no such file or directory, for dataspace 't1'",
+            ),
+        ] {
+            let e = desk.answer(ask).unwrap_err();
+            assert!(e.kind() == kind && e.to_string().contains(says), "{e}");
+        }
+        assert!(!dir.path().join("t1").exists() && !dir.path().join("t1.new").exists());
+        // The broker may refuse it all the same: then there is no folder, either.
+        let made = || add("t1", &[("path", &at("t1")), ("mode", "0750")]);
+        let many = Failed::from(&Error::limit("there are 1000 dataspaces already"));
+        assert_eq!(answer(made(), Some(many)).unwrap_err().kind(), Kind::Limit);
+        assert!(!dir.path().join("t1").exists());
+        assert_eq!(answer(made(), None).unwrap(), AdminAnswer::Done {});
+        assert!(dir.path().join("t1").is_dir());
+        // Without a folder that is to be made nothing is looked for.
+        assert!(answer(add("t2", &[("path", &at("none/t2"))]), None).is_ok());
+        assert!(answer(AdminAsk::Remove { name: "nv".into() }, None).is_ok());
+    }
 }
