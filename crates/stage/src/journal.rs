@@ -27,7 +27,9 @@ use forms::{FORM, Setup};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
+use std::fs::{OpenOptions, Permissions};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,6 +40,8 @@ use stead_store::FileTime;
 
 /// How long another process may have the file.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Rights of its files.
+const CLOSED: u32 = 0o600;
 /// Bytes of what is written before the file itself that stay when it is in there.
 const LOG_BYTES: i64 = 16 << 20;
 
@@ -113,6 +117,9 @@ impl Journal {
     /// `Format` for a file that is no journal, or one of a newer version; `Io` with the reason of the database.
     pub fn open(path: &Path) -> Result<Journal> {
         let failed = |e: rusqlite::Error| failure(path, "open", &e);
+        // Nobody else is to know what is staged, whatever folder this is: what the database puts beside the file has its rights. One that
+        // is there, or cannot be made, the database says something of.
+        let _ = OpenOptions::new().write(true).create_new(true).mode(CLOSED).open(path);
         let connection = Connection::open(path).map_err(failed)?;
         connection.busy_timeout(PATIENCE).map_err(failed)?;
         connection.set_prepared_statement_cache_capacity(64);
@@ -133,7 +140,20 @@ impl Journal {
                 .at_path(path)
             }
         })?;
+        journal.close_to_others();
         Ok(journal)
+    }
+
+    /// Takes from others the rights that older versions left them. Where it may not, somebody else has given them.
+    fn close_to_others(&self) {
+        for end in ["", "-wal", "-shm"] {
+            let mut path = self.path.as_os_str().to_owned();
+            path.push(end);
+            let others = |meta: &std::fs::Metadata| meta.permissions().mode() & 0o077 != 0;
+            if std::fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_file() && others(&meta)) {
+                let _ = std::fs::set_permissions(&path, Permissions::from_mode(CLOSED));
+            }
+        }
     }
 
     fn set_up(&self) -> std::result::Result<(), Setup> {

@@ -5,7 +5,8 @@
 #![allow(clippy::unwrap_used)]
 
 use rusqlite::Connection;
-use std::fs::{self, File, FileTimes};
+use std::fs::{self, File, FileTimes, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -127,4 +128,22 @@ fn journals_of_older_versions_are_taken_up_and_go_on() {
         let all = stager.statuses(true, 10).unwrap();
         assert!(all.len() == 3 && all.iter().all(|s| s.state == State::Finished), "{shown}");
     }
+}
+
+#[test]
+fn a_journal_is_closed_to_others_whatever_its_folder_is() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let files = ["", "-wal", "-shm"].map(|end| dir.path().join(format!("transfers.db{end}")));
+    let modes =
+        || files.each_ref().map(|path| fs::metadata(path).unwrap().permissions().mode() & 0o777);
+    let first = Stager::open(dir.path(), Means::default()).unwrap();
+    assert_eq!(modes(), [0o600; 3]);
+    // So is one of an older version, also while that has it open.
+    for path in &files {
+        fs::set_permissions(path, Permissions::from_mode(0o644)).unwrap();
+    }
+    let second = Stager::open(dir.path(), Means::default()).unwrap();
+    assert_eq!(modes(), [0o600; 3]);
+    drop((first, second));
 }
