@@ -79,7 +79,7 @@ impl Admins {
         let mut kept = self.kept.clone();
         kept.apply(change.clone())?;
         kept.write(&self.path)?;
-        log(&format!("user {user} has set {change:?}"));
+        log(&format!("user {user} has {}", said(change)));
         self.kept = kept;
         self.look();
         Ok(())
@@ -145,5 +145,69 @@ impl Admins {
             ..*numbers
         };
         self.numbers.range(from..).take(MOST_NUMBERS).map(of).collect()
+    }
+}
+
+/// What was done, for the log.
+fn said(change: &Change) -> String {
+    let shown = |name: &str| name.escape_debug().to_string();
+    match change {
+        Change::Put { name, keys, new } => {
+            let keys = keys.iter().map(|(key, value)| format!("{key}={}", shown(value)));
+            let done = if *new { "added" } else { "changed" };
+            format!("{done} dataspace '{}': {}", shown(name), keys.collect::<Vec<_>>().join(" "))
+        }
+        Change::Remove { name } => format!("removed dataspace '{}'", shown(name)),
+        Change::Reset { name } => format!("forgotten what was set of dataspace '{}'", shown(name)),
+        Change::Job { job, user, dataspaces } => {
+            let names: Vec<String> = dataspaces.iter().map(|name| shown(name)).collect();
+            let may = match names.is_empty() {
+                true => "no dataspaces".to_owned(),
+                false => format!("dataspaces {}", names.join(", ")),
+            };
+            format!("told of job {} of user {user}, with {may}", shown(job))
+        }
+        Change::Unjob { job } => format!("told that job {} is over", shown(job)),
+        Change::Process { job, pid, .. } => {
+            format!("told that process {pid} is of job {}", shown(job))
+        }
+        Change::Unprocess { pid } => format!("told that process {pid} is of no job"),
+        Change::Drained(true) => "drained the node".to_owned(),
+        Change::Drained(false) => "opened the node".to_owned(),
+        Change::Numbers { from } => format!("asked for numbers from user {from} on"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_says_in_words_what_was_done() {
+        let keys = [("path".to_owned(), "/nv".to_owned()), ("quota".to_owned(), "1TB".to_owned())];
+        let put =
+            |new| Change::Put { name: "nv".into(), keys: keys.clone().into_iter().collect(), new };
+        let job = |dataspaces| Change::Job { job: "12".into(), user: 7, dataspaces };
+        for (change, words) in [
+            (put(true), "added dataspace 'nv': path=/nv quota=1TB"),
+            (put(false), "changed dataspace 'nv': path=/nv quota=1TB"),
+            (Change::Remove { name: "nv".into() }, "removed dataspace 'nv'"),
+            (Change::Reset { name: "nv".into() }, "forgotten what was set of dataspace 'nv'"),
+            (
+                job(["a".to_owned(), "b".to_owned()].into()),
+                "told of job 12 of user 7, with dataspaces a, b",
+            ),
+            (job(BTreeSet::new()), "told of job 12 of user 7, with no dataspaces"),
+            (Change::Unjob { job: "12".into() }, "told that job 12 is over"),
+            (
+                Change::Process { job: "12".into(), pid: 5, start: 9 },
+                "told that process 5 is of job 12",
+            ),
+            (Change::Unprocess { pid: 5 }, "told that process 5 is of no job"),
+            (Change::Drained(true), "drained the node"),
+            (Change::Drained(false), "opened the node"),
+        ] {
+            assert_eq!(said(&change), words);
+        }
     }
 }
