@@ -4,6 +4,10 @@ use std::fmt::Write;
 use stead_core::Result;
 use stead_stage::Queue;
 
+/// The daemon gives as many as are wanted, and none to who wants none.
+const SLOTS: &str =
+    "Transfers that may be under way now, of those that run or wait; 0 if none does.";
+
 /// One metric: what it is called, what it counts, and its values by label.
 fn metric(text: &mut String, name: &str, help: &str, values: &[(String, f64)]) {
     // Writing to a string does not fail.
@@ -59,7 +63,7 @@ pub(crate) fn text(
         &rates,
     );
     let slots = [(String::new(), queue.slots() as f64)];
-    metric(&mut text, "transfer_slots", "Transfers that may be under way at a time.", &slots);
+    metric(&mut text, "transfer_slots", SLOTS, &slots);
     let connections = [(String::new(), connections as f64)];
     let drained = [(String::new(), f64::from(u8::from(drained)))];
     metric(&mut text, "drained", "1 if no transfers are taken and begun.", &drained);
@@ -82,5 +86,19 @@ mod tests {
         let wanted =
             "# HELP stead_x X.\n# TYPE stead_x gauge\nstead_x{a=\"b\\\"\\\\\\n\"} 1.5\nstead_x 2\n";
         assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn who_has_nothing_to_do_is_given_nothing_and_is_told_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let means = stead_stage::Means::default();
+        let stager = std::sync::Arc::new(stead_stage::Stager::open(dir.path(), means).unwrap());
+        let queue = Queue::open(stager, || {}).unwrap();
+        queue.set_share(stead_stage::Share::default());
+        let text = text(&queue, 1, false, 1, 0).unwrap();
+        queue.end();
+        let wanted = "# HELP stead_transfer_slots Transfers that may be under way now, of those that run or wait; \
+                      0 if none does.\n# TYPE stead_transfer_slots gauge\nstead_transfer_slots 0\n";
+        assert!(text.contains(wanted), "{text}");
     }
 }
