@@ -652,7 +652,7 @@ def test_names_are_listed(tmp_path):
     assert run("--sync", source, tmp_path / "to", "--files-from", "-", "-0", input=by_find).returncode == 0
     assert named(tmp_path / "to") == {name: data for name, data in files.items() if name != "a.h5"}
     for words, more, code, what in [
-        (["--files-from", "-"], {"input": b"\n"}, 2, b"no name is listed"),
+        (["--files-from", "-"], {"input": b"\n"}, 2, b"the standard input lists no name"),
         (["--files-from", "-"], {"input": b"\xff\n"}, 2, b"UTF-8"),
         (["--files-from", "-"], {"input": b"none\n"}, 1, b"no such file"),
         (["--files-from", tmp_path / "no-list"], {}, 1, b"no-list"),
