@@ -50,14 +50,14 @@ def launch(mpi: str, ranks: int, *options: str) -> list[str]:
     return [mpirun, "-genv", "UCX_NET_DEVICES", "lo", "-n", str(ranks)]
 
 
-def run(command, env=None, expect: int | None = 0) -> str:
+def run(command, env=None, expect: int | None = 0, within: float = LIMIT) -> str:
     """Of a job that may end in any way, as those do of which a rank is killed, what is printed."""
     env = os.environ | (HASTY if expect is None else PATIENT) | (env or {})
-    limited = ["timeout", "--kill-after=10", str(LIMIT), *map(str, command)]
+    limited = ["timeout", "--kill-after=10", str(within), *map(str, command)]
     begun = time.monotonic()
     done = subprocess.run(limited, capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL)
     said = f"{done.stdout}\n{done.stderr}"
-    assert time.monotonic() - begun < LIMIT, f"it hung: {said}"
+    assert time.monotonic() - begun < within, f"it hung: {said}"
     if expect is not None:
         assert done.returncode == expect, said
     return done.stdout

@@ -97,7 +97,8 @@ def test_nothing_but_the_network_is_between_hosts(lab, mpi, tmp_path):  # noqa: 
     before, size = sent(lab), 8 << 20
     command = ["env", "UCX_TLS=tcp,self", *over(lab, mpi), "-n", 2, tmp_path / "wire", size, 1 << 20, 4]
     try:
-        out = run(command)
+        # It takes a second.
+        out = run(command, within=60 if mpi == "mpich" else LIMIT)
     except AssertionError as e:
         # The program, which has nothing of stead, was through: UCX may wait for ever at the end for a process that has gone before.
         if mpi != "mpich" or "hung" not in str(e) or str(e).count("seconds") != 3:
