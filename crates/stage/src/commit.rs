@@ -91,8 +91,7 @@ pub(crate) fn sync_all(folders: &[Folder]) -> Result<()> {
         let dev = folder.own_meta()?.dev;
         if !devices.contains(&dev) {
             devices.push(dev);
-            let failed = |e: rustix::io::Errno| Error::io("sync", folder.shown(), e.into());
-            rustix::fs::syncfs(folder).map_err(failed)?;
+            folder.sync_all()?;
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! Files that appear whole or not at all.
 
 use crate::JointFile;
+use crate::going::is_going;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -499,9 +500,9 @@ fn forget_all(files: &[AtomicFile]) -> bool {
 
 /// Makes the names in a folder durable. Some network file systems cannot; names are there all the same.
 pub(crate) fn sync_folder(folder: impl AsFd) -> std::result::Result<(), Errno> {
-    match rustix::fs::fsync(folder) {
+    match rustix::fs::fsync(&folder) {
         Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
-        done => done,
+        done => done.and_then(|()| is_going(&folder)),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Nothing here follows a link. Names are bytes, as the system has them; paths in errors are for people.
 
 use crate::atomic::{AtomicFile, sync_folder};
+use crate::going::is_going;
 use rustix::fs::{
     AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Statx,
     StatxFlags, makedev,
@@ -561,6 +562,16 @@ impl Folder {
             Err(Errno::BADF) => Ok(()),
             done => done.map_err(|e| Error::io("sync", &self.shown, e.into())),
         }
+    }
+
+    /// Makes all that lies on its file system durable.
+    ///
+    /// # Errors
+    /// System errors.
+    pub fn sync_all(&self) -> Result<()> {
+        rustix::fs::syncfs(&self.fd)
+            .and_then(|()| is_going(&self.fd))
+            .map_err(|e| Error::io("sync", &self.shown, e.into()))
     }
 
     /// The names in it, but `.` and `..`, `most` at a time, in the order of their numbers on the device, which is that in

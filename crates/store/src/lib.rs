@@ -19,6 +19,7 @@ pub mod faulty;
 pub mod file;
 mod flight;
 pub mod folder;
+mod going;
 pub mod hole;
 pub mod joint;
 mod layout;
