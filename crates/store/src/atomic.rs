@@ -1,7 +1,7 @@
 //! Files that appear whole or not at all.
 
 use crate::JointFile;
-use crate::going::is_going;
+use crate::going;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -502,7 +502,7 @@ fn forget_all(files: &[AtomicFile]) -> bool {
 pub(crate) fn sync_folder(folder: impl AsFd) -> std::result::Result<(), Errno> {
     match rustix::fs::fsync(&folder) {
         Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
-        done => done.and_then(|()| is_going(&folder)),
+        done => done.and_then(|()| going::check(&folder)),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Nothing here follows a link. Names are bytes, as the system has them; paths in errors are for people.
 
 use crate::atomic::{AtomicFile, sync_folder};
-use crate::going::is_going;
+use crate::going;
 use rustix::fs::{
     AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Statx,
     StatxFlags, makedev,
@@ -570,7 +570,7 @@ impl Folder {
     /// System errors.
     pub fn sync_all(&self) -> Result<()> {
         rustix::fs::syncfs(&self.fd)
-            .and_then(|()| is_going(&self.fd))
+            .and_then(|()| going::check(&self.fd))
             .map_err(|e| Error::io("sync", &self.shown, e.into()))
     }
 
