@@ -474,6 +474,19 @@ def test_all_that_were_interrupted_are_resumed_however_many(daemon):
     assert sorted(resumed) == list(range(2, 1502))
 
 
+def test_a_wrong_request_has_one_exit_status_whoever_finds_that(daemon):
+    daemon.begin()
+    (daemon.at / "f").write_bytes(b"bytes")
+    (daemon.at / "g").write_bytes(b"others")
+    for words, hint in (([], "ask anew"), (["--here"], "--exists")):
+        done = daemon.stage(daemon.at / "f", daemon.at / "g", *words)
+        assert done.returncode == 2 and "of this name already" in done.stderr and hint in done.stderr, done.stderr
+    assert (daemon.at / "g").read_bytes() == b"others"
+    # What is no fault of the request has another one.
+    done = daemon.stage(daemon.at / "none", daemon.at / "h")
+    assert done.returncode == 1 and "mend what is wrong" in done.stderr, done.stderr
+
+
 def test_what_is_resumed_without_a_number_is_one_list(daemon):
     daemon.begin()
     (daemon.at / "f").write_bytes(b"bytes")

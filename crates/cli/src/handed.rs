@@ -84,6 +84,8 @@ fn one_by_one(
         let status = until_over(a, daemon, id, cancel)?;
         told.tell(&status)?;
         if let Err(e) = status.outcome() {
+            // Of several it is none that is wrong with the command.
+            let e = if ids.len() > 1 { e.of_kind(Kind::Io) } else { e };
             bad.get_or_insert(ended(&status, e, &on(daemon)));
         }
     }
@@ -92,11 +94,16 @@ fn one_by_one(
 
 /// What was not finished, as an error of the command: that somebody has stopped it is none of its own.
 pub fn ended(status: &Status, e: Error, on: &str) -> Error {
-    let ended = Error::new(Kind::Io, e.to_string());
-    match status.state {
-        State::Cancelled => ended,
-        _ => ended
-            .with_hint(format!("mend what is wrong, then: stead stage --resume {}{on}", status.id)),
+    // A wrong request is one whoever has found that.
+    let kind = if e.kind() == Kind::Usage { Kind::Usage } else { Kind::Io };
+    let ended = Error::new(kind, e.to_string());
+    let again = format!("stead stage --resume {}{on}", status.id);
+    match (status.state, kind) {
+        (State::Cancelled, _) => ended,
+        (_, Kind::Usage) => {
+            ended.with_hint(format!("ask anew; or, once what is in the way has gone: {again}"))
+        }
+        _ => ended.with_hint(format!("mend what is wrong, then: {again}")),
     }
 }
 

@@ -420,7 +420,9 @@ pub fn previewed(p: &Preview) -> String {
     rows.push(("takes", range(&p.takes)));
     let mut page: String = rows.iter().map(|(key, value)| format!("{key:6}  {value}\n")).collect();
     // What would be lost is looked at before.
-    for (does, what) in [(Does::Remove, "removed"), (Does::Replace, "replaced")] {
+    let told =
+        [(Does::Unread, "cannot be read"), (Does::Remove, "removed"), (Does::Replace, "replaced")];
+    for (does, what) in told {
         let names: Vec<&str> =
             p.changes.iter().filter(|c| c.does == does).map(|c| c.path.as_str()).collect();
         let shown = names.get(..MOST_SHOWN).unwrap_or(&names);

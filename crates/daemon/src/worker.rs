@@ -60,8 +60,12 @@ impl Bell {
 
     /// Waits until it is rung, for a few seconds; true if it was.
     pub(crate) fn wait(&self) -> bool {
+        self.wait_within(LOOK)
+    }
+
+    fn wait_within(&self, most: Duration) -> bool {
         let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.heard.wait_timeout_while(rung, LOOK, |rung| !*rung);
+        let waited = self.heard.wait_timeout_while(rung, most, |rung| !*rung);
         std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 }
@@ -211,7 +215,8 @@ fn report(control: &OwnedFd, office: &Office, bell: &Bell) {
         // What cannot be counted now is told the next time.
         let _ = office.coming.tell(|| office.queue.coming());
         // To count takes longer than to look.
-        if (numbers == Numbers::default() || told.elapsed() > COUNTS_EVERY)
+        let counts = numbers == Numbers::default() || told.elapsed() > COUNTS_EVERY;
+        if counts
             && let Ok(now) = count(office)
             && now != numbers
         {
@@ -222,7 +227,8 @@ fn report(control: &OwnedFd, office: &Office, bell: &Bell) {
         }
         // Many changes in a row are told as one.
         clock::pause(PAUSE);
-        bell.wait();
+        // What was not counted now is counted then, also if nothing happens any more.
+        bell.wait_within(if counts { LOOK } else { COUNTS_EVERY });
     }
 }
 

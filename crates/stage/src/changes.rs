@@ -28,6 +28,8 @@ pub enum Does {
     Rename,
     /// It is removed.
     Remove,
+    /// It is a folder of the source that cannot be read, and nothing in it is brought.
+    Unread,
 }
 
 /// One name of a plan.
@@ -35,7 +37,7 @@ pub enum Does {
 pub struct Change {
     /// What is done with it.
     pub does: Does,
-    /// The name: on the target, if there is one.
+    /// The name: on the target, if there is one and it comes there.
     pub path: String,
 }
 
@@ -44,7 +46,7 @@ pub struct Change {
 pub(crate) struct Changes {
     all: Vec<(Does, i64, PathBuf)>,
     /// Of all, also of those that are not kept.
-    counts: [u64; 7],
+    counts: [u64; 8],
     bytes: usize,
 }
 
@@ -56,6 +58,7 @@ impl Changes {
             Task::LeaveFolder => return,
             Task::Hard if item.first == item.n => return,
             Task::Rename => Does::Rename,
+            Task::Unread => Does::Unread,
             Task::Attributes => Does::Attributes,
             Task::Folder if item.replace => Does::Attributes,
             _ if item.replace => Does::Replace,
@@ -63,13 +66,14 @@ impl Changes {
             Task::Link | Task::Hard => Does::Link,
             Task::Folder => Does::Folder,
         };
-        let path = if item.target.as_os_str().is_empty() { &item.source } else { &item.target };
+        let of_source = item.target.as_os_str().is_empty() || does == Does::Unread;
+        let path = if of_source { &item.source } else { &item.target };
         let len = path.as_os_str().len();
         let Some(count) = self.counts.get_mut(does as usize) else { return };
         *count += 1;
         if *count <= MOST && self.bytes + len <= BYTES {
             self.bytes += len;
-            let from = if item.target.as_os_str().is_empty() { item.from } else { TARGET };
+            let from = if of_source { item.from } else { TARGET };
             self.all.push((does, from, path.clone()));
         }
     }

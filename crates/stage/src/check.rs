@@ -58,7 +58,8 @@ impl Checked {
             Does::Replace => Some(Is::Differ),
             Does::Copy | Does::Link | Does::Folder => Some(Is::Missing),
             Does::Remove => Some(Is::Only),
-            Does::Attributes | Does::Rename => None,
+            // Who compares looks at all of it.
+            Does::Attributes | Does::Rename | Does::Unread => None,
         };
         let all = [Does::Replace, Does::Copy, Does::Link, Does::Folder, Does::Remove];
         let count = |wanted: Is| -> u64 {

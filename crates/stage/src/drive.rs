@@ -269,6 +269,7 @@ impl Way<'_> {
         self.renames()?;
         self.all_files()?;
         self.links()?;
+        self.unread()?;
         self.endings()?;
         Ok(())
     }

@@ -26,10 +26,12 @@ pub(crate) enum Task {
     LeaveFolder,
     /// A file that stays gets the rights of its source, and for root its owner.
     Attributes,
+    /// A folder of the source could not be looked into when it was planned: it is told so.
+    Unread,
 }
 
 impl Task {
-    pub(crate) const ALL: [Task; 9] = [
+    pub(crate) const ALL: [Task; 10] = [
         Task::Folder,
         Task::File,
         Task::Link,
@@ -39,6 +41,7 @@ impl Task {
         Task::RemoveFolder,
         Task::LeaveFolder,
         Task::Attributes,
+        Task::Unread,
     ];
 
     pub(crate) fn code(self) -> i64 {
@@ -185,7 +188,7 @@ mod tests {
         for task in Task::ALL {
             assert_eq!(Task::of_code(task.code()), Some(task));
         }
-        assert_eq!((Task::of_code(-1), Task::of_code(9)), (None, None));
+        assert_eq!((Task::of_code(-1), Task::of_code(10)), (None, None));
     }
     #[test]
     fn marks_are_text_and_back_with_what_was_made() {

@@ -66,7 +66,7 @@ pub(crate) struct How<'a> {
     pub(crate) renames: bool,
     /// It was planned before, and some of it may be done.
     pub(crate) again: bool,
-    /// What cannot be read where files are compared is an error, and not another file.
+    /// What cannot be read is an error: a folder, and a file that is compared.
     pub(crate) strict: bool,
     /// When it begins, in seconds since 1970.
     pub(crate) began: f64,
@@ -342,7 +342,7 @@ impl Stager {
         sink: &mut dyn FnMut(Item) -> Result<()>,
     ) -> Result<Planned> {
         let (means, state) = (self.means(), Progressing::default());
-        let &How { job, renames, again, began, cancel, .. } = how;
+        let &How { job, renames, again, strict, began, cancel, .. } = how;
         let compare = match request.options.checksum {
             true => Some(Comparer::new(request, &means, self.threads(), how, watcher)?),
             false => None,
@@ -361,6 +361,7 @@ impl Stager {
             gentle,
             renames,
             again,
+            strict,
             began,
             compare,
             sink,

@@ -4,6 +4,7 @@
 //! Nothing is changed while it is planned. Folders come before what lies in them.
 
 mod ahead;
+mod closed;
 mod internal;
 mod same;
 mod walk;
@@ -83,6 +84,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) renames: bool,
     /// It was planned before, and some of it may be done.
     pub(crate) again: bool,
+    /// A folder that cannot be read is an error, and not what is told in the end.
+    pub(crate) strict: bool,
     /// Ages are counted back from here, in seconds since 1970.
     pub(crate) began: f64,
     /// Where files of one size are compared by their bytes.
@@ -129,6 +132,28 @@ pub(crate) struct Progressing {
     compared: HashMap<OsString, bool>,
     /// Names of the target that files get, if contents of several folders come into one.
     given: Option<HashSet<PathBuf>>,
+}
+
+impl Progressing {
+    /// Counts what a name that is removed from the target gives back.
+    fn free(&mut self, meta: &Meta) {
+        // What lies on another file system is room there.
+        let near = self.own.as_ref().is_some_and(|own| own.dev == meta.dev);
+        if meta.what != What::File || !near {
+            return;
+        }
+        if meta.links > 1 {
+            let names = self.going.entry((meta.dev, meta.ino)).or_default();
+            *names += 1;
+            if *names != meta.links {
+                return;
+            }
+        }
+        self.sums.freed = self.sums.freed.saturating_add(meta.room);
+        if meta.uid == rustix::process::geteuid().as_raw() {
+            self.sums.freed_own = self.sums.freed_own.saturating_add(meta.room);
+        }
+    }
 }
 
 impl Planner<'_> {

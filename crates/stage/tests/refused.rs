@@ -8,7 +8,7 @@ use std::path::Path;
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Kind, Location, Result};
 use stead_stage::tree::{Depth, Tree};
-use stead_stage::{Action, Means, Options, Request, Stager, Status};
+use stead_stage::{Action, Does, Means, Options, Request, Stager, State, Status};
 use tempfile::TempDir;
 
 struct Place {
@@ -143,23 +143,108 @@ fn a_folder_that_may_not_be_read_can_be_left_out() {
     write(&place.path("run/a[1]/locked/f"));
     fs::create_dir(place.path("to")).unwrap();
     allow(&place.path("run/a[1]/locked"), 0);
-    let copy = place.request(Action::Copy, "run", Some("to/run"));
-    let preview = |request: &Request| as_nobody(|| place.stager.preview(request, &Cancel::new()));
-    let check = |request: &Request| {
-        let check = Request { action: Action::Sync, ..request.clone() };
-        as_nobody(|| place.stager.check(&check, &Cancel::new(), None))
-    };
-    for e in [preview(&copy).unwrap_err(), check(&copy).unwrap_err()] {
-        let hint = e.hint().unwrap();
-        assert_eq!(e.kind(), Kind::Permission);
-        assert!(hint.contains("nothing was begun"), "{hint}");
-        let pattern = hint.split('\'').nth(1).unwrap();
-        let options = Options { exclude: vec![pattern.to_owned()], ..Options::default() };
-        let without = Request { options, ..copy.clone() };
-        assert_eq!(preview(&without).unwrap().files, 1, "{pattern}");
-        assert_eq!(check(&without).unwrap().missing, 4, "{pattern}");
-    }
+    let sync = place.request(Action::Sync, "run", Some("to/run"));
+    let check = |request: &Request| as_nobody(|| place.stager.check(request, &Cancel::new(), None));
+    let e = check(&sync).unwrap_err();
+    let hint = e.hint().unwrap();
+    assert_eq!(e.kind(), Kind::Permission);
+    let pattern = hint.split('\'').nth(1).unwrap();
+    let options = Options { exclude: vec![pattern.to_owned()], ..Options::default() };
+    let without = Request { options, ..sync };
+    let preview = as_nobody(|| place.stager.preview(&without, &Cancel::new())).unwrap();
+    assert_eq!((preview.files, preview.others), (1, 3), "{pattern}");
+    assert_eq!(check(&without).unwrap().missing, 4, "{pattern}");
     allow(&place.path("run/a[1]/locked"), 0o700);
+}
+
+/// Two folders of a tree are closed to who stages it: one to who lists it, one to who goes through it.
+fn half_closed() -> (Place, Stager) {
+    let place = place();
+    write(&place.path("run/ok/f"));
+    write(&place.path("run/in/locked/f"));
+    write(&place.path("run/in/seen/f"));
+    fs::create_dir(place.path("to")).unwrap();
+    let path = place.dir.path().to_owned();
+    for folder in ["", "run", "run/ok", "run/in", "to"] {
+        allow(&path.join(folder), 0o777);
+    }
+    allow(&place.path("run/ok/f"), 0o644);
+    allow(&place.path("run/in/locked"), 0);
+    allow(&place.path("run/in/seen"), 0o744);
+    let means = Means { spaces: place.spaces.clone(), threads: 2, ..Means::default() };
+    let own = as_nobody(|| Stager::open(&path.join("own"), means)).unwrap();
+    (place, own)
+}
+
+#[test]
+fn of_folders_that_may_not_be_read_it_is_told_and_the_rest_is_brought() {
+    let (place, own) = half_closed();
+    let locked = |mode| {
+        allow(&place.path("run/in/locked"), mode);
+        allow(&place.path("run/in/seen"), if mode == 0 { 0o744 } else { mode });
+        if mode != 0 {
+            for name in ["run/in/locked/f", "run/in/seen/f"] {
+                allow(&place.path(name), 0o644);
+            }
+        }
+    };
+    let run = |id: i64| as_nobody(|| own.run(id, &Cancel::new(), None)).unwrap();
+    let begin = |request: &Request| as_nobody(|| own.submit(request)).unwrap();
+    let copy = place.request(Action::Copy, "run", Some("to/run"));
+    let preview = as_nobody(|| own.preview(&copy, &Cancel::new())).unwrap();
+    let unread: Vec<&str> = preview
+        .changes
+        .iter()
+        .filter(|c| c.does == Does::Unread)
+        .map(|c| c.path.as_str())
+        .collect();
+    assert_eq!(unread.len(), 2, "{:?}", preview.changes);
+    assert!(
+        unread.iter().any(|path| path.ends_with("/run/in/locked") && !path.contains("/to/")),
+        "{unread:?}"
+    );
+    let id = begin(&copy);
+    let status = run(id);
+    assert_eq!((status.state, status.failures.len()), (State::Failed, 2), "{status:?}");
+    for failure in &status.failures {
+        assert!(
+            failure.error.contains("denied") && failure.error.contains("run/in/"),
+            "{failure:?}"
+        );
+    }
+    assert!(place.path("to/run/ok/f").exists() && place.path("to/run/in").is_dir());
+    assert!(!place.path("to/run/in/locked/f").exists());
+    // Who goes on with it has no other plan, and says so.
+    locked(0o755);
+    let status = run(id);
+    assert_eq!((status.state, status.failures.len()), (State::Failed, 2), "{status:?}");
+    assert!(status.failures[0].error.contains("when it was planned"), "{status:?}");
+    // What the target has below such a folder stays: nobody knows whether the source has it.
+    let options = Options { delete: true, ..Options::default() };
+    let sync = Request { options, ..place.request(Action::Sync, "run/", Some("to/run")) };
+    assert_eq!(run(begin(&sync)).state, State::Finished);
+    assert!(place.path("to/run/in/locked/f").exists() && place.path("to/run/in/seen/f").exists());
+    locked(0);
+    let status = run(begin(&sync));
+    assert_eq!((status.state, status.failures.len()), (State::Failed, 2), "{status:?}");
+    assert!(place.path("to/run/in/locked/f").exists() && place.path("to/run/in/seen/f").exists());
+    locked(0o755);
+}
+
+#[test]
+fn what_is_moved_leaves_folders_that_may_not_be_read() {
+    let (place, own) = half_closed();
+    // Of a tree in which something is left out each name goes by itself, also within a file system.
+    let options = Options { exclude: vec!["none".to_owned()], ..Options::default() };
+    let request = Request { options, ..place.request(Action::Move, "run", Some("to/run")) };
+    let id = as_nobody(|| own.submit(&request)).unwrap();
+    let status = as_nobody(|| own.run(id, &Cancel::new(), None)).unwrap();
+    assert_eq!((status.state, status.failures.len()), (State::Failed, 2), "{status:?}");
+    assert!(place.path("to/run/ok/f").exists() && !place.path("run/ok").exists());
+    assert!(place.path("run/in/locked/f").exists() && place.path("run/in/seen/f").exists());
+    for folder in ["run/in/locked", "run/in/seen"] {
+        allow(&place.path(folder), 0o755);
+    }
 }
 
 #[test]

@@ -247,6 +247,20 @@ impl Way<'_> {
         self.each(&[Task::Link, Task::Hard, Task::Attributes], false, true, make, settle)
     }
 
+    /// Tells of folders that could not be looked into.
+    pub(super) fn unread(&self) -> Result<()> {
+        let tell = |item: &Item| {
+            let folder = self.source(item)?;
+            let name = item.source.file_name().unwrap_or_default();
+            folder.enter(name)?.names(1)?.next().transpose()?;
+            Err(Error::new(Kind::Changed, "this could not be looked into when it was planned")
+                .at_path(folder.at(name)))
+        };
+        let hint = "stage it again when it can be read: with --sync what is there by now stays";
+        let tell = |item: &Item| tell(item).map_err(|e| e.with_hint(hint));
+        self.each(&[Task::Unread], false, true, tell, |_| Ok(Vec::new()))
+    }
+
     /// Gives a file that stays what its source has besides bytes, if both are those that were planned.
     fn attributes(&self, item: &Item) -> Result<()> {
         let (source, target) = (self.source(item)?, self.target(item, true)?);
@@ -309,7 +323,9 @@ impl Way<'_> {
             let Some(last) = items.last() else { return Ok(open) };
             from = last.n + 1;
             for item in &items {
-                let above = |path: &Path| path.ancestors().skip(1).map(Path::to_owned).collect();
+                // A folder that could not be looked into is open itself.
+                let own = usize::from(item.task != Task::Unread);
+                let above = |path: &Path| path.ancestors().skip(own).map(Path::to_owned).collect();
                 let (targets, sources): (Vec<PathBuf>, Vec<PathBuf>) =
                     (above(&item.target), above(&item.source));
                 // Those above one that is known are known.
@@ -359,6 +375,8 @@ impl Way<'_> {
                 }
             }
             Err(e) if self.d.resumed && e.kind() == Kind::NotFound => Ok(()),
+            // Of one that cannot be looked into it is told already.
+            Err(e) if waits && e.kind() == Kind::Permission => Ok(()),
             Err(e) => Err(e),
         }
     }

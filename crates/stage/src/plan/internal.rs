@@ -1,8 +1,8 @@
-//! Names that are nobody's data, and no matter of a plan; and folders that may not be looked into.
+//! Names that are nobody's data, and no matter of a plan.
 
 use std::ffi::OsStr;
 use std::path::Path;
-use stead_core::{Error, Kind, Result};
+use stead_core::{Error, Result};
 use stead_store::region::is_of_streams;
 
 /// True of what is nobody's data: what transfers have not finished, and what streams have in memory.
@@ -25,17 +25,6 @@ pub(super) fn of_streams(path: &Path) -> Error {
     Error::usage("here streams have their memory, which is no data to stage")
         .at_path(path)
         .with_hint("stead stream ls tells of streams")
-}
-
-/// Of a folder of the source that may not be looked into, by its way from there.
-pub(super) fn unread(e: Error, way: &Path) -> Error {
-    if e.kind() != Kind::Permission || e.hint().is_some() || way.as_os_str().is_empty() {
-        return e;
-    }
-    let pattern = glob::Pattern::escape(&way.to_string_lossy());
-    e.with_hint(format!(
-        "nothing was begun; have it made readable, or leave it out: --exclude '/{pattern}'"
-    ))
 }
 
 /// True of the temporary names of transfers, which belong to them alone.

@@ -1,9 +1,9 @@
 //! Trees, name by name: what the source has and what the target has decide what is to be done.
 
 use super::ahead::Look;
-use super::internal::{is_internal, of_streams, unread};
+use super::internal::{is_internal, of_streams};
 use super::same::{has_time, is_copy, is_one};
-use super::{First, Planner, Progressing, twice};
+use super::{First, Planner, twice};
 use crate::commit::same_time;
 use crate::compare::{Comparer, Pair};
 use crate::ends::End;
@@ -46,7 +46,7 @@ pub(super) struct Found<'f> {
 }
 
 impl Planner<'_> {
-    fn put(&mut self, item: Item) -> Result<()> {
+    pub(super) fn put(&mut self, item: Item) -> Result<()> {
         let n = self.state.next;
         self.state.next += 1;
         (self.sink)(Item { n, ..item })
@@ -91,12 +91,17 @@ impl Planner<'_> {
     ) -> Result<()> {
         self.state.roots = (first.source.clone(), first.target.clone());
         let (mut steps, mut above) = (vec![first], Vec::new());
-        while let Some(step) = steps.pop() {
+        'steps: while let Some(step) = steps.pop() {
             self.cancel.check()?;
             self.forget_ways(&mut above, Some(&step.target));
             let way = step.source.strip_prefix(&self.state.roots.0).unwrap_or(&step.source);
-            let unread = |e| unread(e, way);
-            let folder = base.below(&step.source).map_err(unread)?;
+            let folder = match base.below(&step.source) {
+                Ok(folder) => folder,
+                Err(e) => {
+                    self.closed(e, from, &step, way)?;
+                    continue;
+                }
+            };
             let to = match step.there {
                 true => Some(target.folder.below(&step.target)?),
                 false => None,
@@ -118,7 +123,13 @@ impl Planner<'_> {
             let mut known = Vec::new();
             let lists: Box<dyn Iterator<Item = Result<Vec<OsString>>>> = match (listed, seen) {
                 (Some(listed), _) => Box::new(std::iter::once(Ok(listed))),
-                (None, None) => Box::new(folder.names(AT_ONCE).map_err(unread)?),
+                (None, None) => match folder.names(AT_ONCE) {
+                    Ok(names) => Box::new(names),
+                    Err(e) => {
+                        self.closed(e, from, &step, way)?;
+                        continue;
+                    }
+                },
                 (None, Some(seen)) => {
                     let (names, metas) =
                         seen.into_iter().map(|seen| (seen.name, (seen.meta, seen.there))).unzip();
@@ -127,7 +138,14 @@ impl Planner<'_> {
                 }
             };
             for list in lists {
-                let list = list?;
+                let list = match list.and_then(|list| reached(&folder, list, &known)) {
+                    Ok(list) => list,
+                    Err(e) if folder.bucket().is_some() => return Err(e),
+                    Err(e) => {
+                        self.closed(e, from, &step, way)?;
+                        continue 'steps;
+                    }
+                };
                 if is_listed {
                     let all: Vec<&OsStr> = list.iter().map(OsString::as_os_str).collect();
                     folder.know_names(&all)?;
@@ -738,26 +756,14 @@ impl Planner<'_> {
     }
 }
 
-impl Progressing {
-    /// Counts what a name that is removed from the target gives back.
-    fn free(&mut self, meta: &Meta) {
-        // What lies on another file system is room there.
-        let near = self.own.as_ref().is_some_and(|own| own.dev == meta.dev);
-        if meta.what != What::File || !near {
-            return;
-        }
-        if meta.links > 1 {
-            let names = self.going.entry((meta.dev, meta.ino)).or_default();
-            *names += 1;
-            if *names != meta.links {
-                return;
-            }
-        }
-        self.sums.freed = self.sums.freed.saturating_add(meta.room);
-        if meta.uid == rustix::process::geteuid().as_raw() {
-            self.sums.freed_own = self.sums.freed_own.saturating_add(meta.room);
-        }
+/// The same names, if what has them may be looked at: a folder may be open to be listed, and closed to who would go through it.
+fn reached<T>(folder: &Place, names: Vec<OsString>, known: &[T]) -> Result<Vec<OsString>> {
+    if known.is_empty()
+        && let Some(first) = names.first()
+    {
+        folder.meta(first)?;
     }
+    Ok(names)
 }
 
 fn not_there(path: &Path) -> Error {

@@ -1,0 +1,48 @@
+//! Folders of the source that cannot be looked into: the rest is brought, and of each of them it is told that it was not.
+
+use super::Planner;
+use super::walk::Step;
+use crate::job::{Item, Task};
+use std::path::Path;
+use stead_core::{Error, Kind, Result};
+use stead_store::FileTime;
+
+impl Planner<'_> {
+    /// Notes a folder that cannot be looked into, by its way from the root of its tree. Nothing is removed from its target, as nobody knows what
+    /// it has.
+    ///
+    /// # Errors
+    /// The one that is given: of the root, for whom names are compared and nothing is done, and those that are of more than this folder.
+    pub(super) fn closed(&mut self, e: Error, from: i64, step: &Step, way: &Path) -> Result<()> {
+        if way.as_os_str().is_empty() {
+            return Err(e);
+        }
+        match e.kind() {
+            // Gone meanwhile, as names go.
+            Kind::NotFound => return Ok(()),
+            Kind::Permission | Kind::Io if !self.strict => {}
+            _ => return Err(left_out(e, way)),
+        }
+        self.state.sums.others += 1;
+        self.put(Item {
+            n: 0,
+            task: Task::Unread,
+            from,
+            source: step.source.clone(),
+            target: step.target.clone(),
+            size: 0,
+            mtime: FileTime::default(),
+            first: -1,
+            replace: false,
+        })
+    }
+}
+
+/// With the pattern that leaves it out.
+fn left_out(e: Error, way: &Path) -> Error {
+    if e.kind() != Kind::Permission || e.hint().is_some() {
+        return e;
+    }
+    let pattern = glob::Pattern::escape(&way.to_string_lossy());
+    e.with_hint(format!("have it made readable, or leave it out: --exclude '/{pattern}'"))
+}
