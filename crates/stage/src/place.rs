@@ -428,6 +428,22 @@ impl Place {
         }
     }
 
+    /// Looks whether what lies in a folder may be looked at: one may be open to who lists it alone. What stores and nodes tell of names they
+    /// have looked at.
+    ///
+    /// # Errors
+    /// `Permission`; system errors.
+    pub(crate) fn is_open(&self) -> Result<()> {
+        let Place::Folder(folder) = self else { return Ok(()) };
+        match folder.meta(OsStr::new(".")) {
+            Err(e) if e.kind() == Kind::Permission => {
+                let why = "cannot look at what lies in it: permission denied";
+                Err(Error::new(Kind::Permission, why).at_path(folder.shown()))
+            }
+            looked => looked.map(drop),
+        }
+    }
+
     pub(crate) fn own_meta(&self) -> Result<Meta> {
         match self {
             Place::Folder(folder) => folder.own_meta(),

@@ -249,15 +249,25 @@ impl Way<'_> {
 
     /// Tells of folders that could not be looked into.
     pub(super) fn unread(&self) -> Result<()> {
-        let tell = |item: &Item| {
+        let look = |item: &Item| {
             let folder = self.source(item)?;
             let name = item.source.file_name().unwrap_or_default();
-            folder.enter(name)?.names(1)?.next().transpose()?;
+            let inner = folder.enter(name)?;
+            inner.is_open()?;
+            inner.names(1)?.next().transpose()?;
             Err(Error::new(Kind::Changed, "this could not be looked into when it was planned")
                 .at_path(folder.at(name)))
         };
-        let hint = "stage it again when it can be read: with --sync what is there by now stays";
-        let tell = |item: &Item| tell(item).map_err(|e| e.with_hint(hint));
+        let hint = match self.d.known.request.action {
+            Action::Move => "move what is left when it can be read",
+            _ => "stage it again when it can be read: with --sync what is there by now stays",
+        };
+        let tell = |item: &Item| {
+            look(item).map_err(|e| match e.kind() {
+                Kind::Permission | Kind::Changed | Kind::NotFound => e.with_hint(hint),
+                _ => e,
+            })
+        };
         self.each(&[Task::Unread], false, true, tell, |_| Ok(Vec::new()))
     }
 
@@ -348,6 +358,12 @@ impl Way<'_> {
         let target = self.target(item, true)?.enter(item.name())?;
         let target = target.folder()?;
         let may = |mode: u32| mode & 0o300 == 0o300 || !waits;
+        let told = |e: Error| match e.kind() {
+            Kind::NotFound if self.d.resumed => Ok(()),
+            // Of one that may not be looked into it is told already.
+            Kind::Permission if waits => Ok(()),
+            _ => Err(e),
+        };
         match self.source(item).and_then(|s| match item.source.file_name() {
             Some(name) => s.enter(name),
             None => Ok(s),
@@ -363,8 +379,7 @@ impl Way<'_> {
                     meta::give_told(&attributes, &meta, target, target.shown())
                 }
                 Ok(_) => Ok(()),
-                Err(e) if self.d.resumed && e.kind() == Kind::NotFound => Ok(()),
-                Err(e) => Err(e),
+                Err(e) => told(e),
             },
             Ok(Place::Folder(source)) => {
                 // Its own has changed where what lay in it was moved away.
@@ -374,10 +389,7 @@ impl Way<'_> {
                     false => Ok(()),
                 }
             }
-            Err(e) if self.d.resumed && e.kind() == Kind::NotFound => Ok(()),
-            // Of one that cannot be looked into it is told already.
-            Err(e) if waits && e.kind() == Kind::Permission => Ok(()),
-            Err(e) => Err(e),
+            Err(e) => told(e),
         }
     }
 

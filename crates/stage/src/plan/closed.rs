@@ -1,4 +1,4 @@
-//! Folders of the source that cannot be looked into: the rest is brought, and of each of them it is told that it was not.
+//! Folders of the source that may not be looked into: the rest is brought, and of each of them it is told that it was not.
 
 use super::Planner;
 use super::walk::Step;
@@ -8,28 +8,33 @@ use stead_core::{Error, Kind, Result};
 use stead_store::FileTime;
 
 impl Planner<'_> {
-    /// Notes a folder that cannot be looked into, by its way from the root of its tree. Nothing is removed from its target, as nobody knows what
+    /// Notes a folder that may not be looked into, by its way from the root of its tree. Nothing is removed from its target, as nobody knows what
     /// it has.
     ///
     /// # Errors
-    /// The one that is given: of the root, for whom names are compared and nothing is done, and those that are of more than this folder.
+    /// The one that is given: of the root, of a folder in which names are listed and that is not there, for whom names are compared and nothing is
+    /// done, and those that may pass or are of more than this folder.
     pub(super) fn closed(&mut self, e: Error, from: i64, step: &Step, way: &Path) -> Result<()> {
         if way.as_os_str().is_empty() {
             return Err(e);
         }
         match e.kind() {
-            // Gone meanwhile, as names go.
-            Kind::NotFound => return Ok(()),
-            Kind::Permission | Kind::Io if !self.strict => {}
-            _ => return Err(left_out(e, way)),
+            // Gone meanwhile, as names go; if it is to be made, its item tells that.
+            Kind::NotFound if self.state.filter.listed_in(way).is_none() => Ok(()),
+            Kind::Permission if self.strict => Err(left_out(e, way)),
+            Kind::Permission => self.unread(from, &step.source, &step.target),
+            _ => Err(e),
         }
-        self.state.sums.others += 1;
+    }
+
+    /// Notes a name that may not be looked at.
+    pub(super) fn unread(&mut self, from: i64, source: &Path, target: &Path) -> Result<()> {
         self.put(Item {
             n: 0,
             task: Task::Unread,
             from,
-            source: step.source.clone(),
-            target: step.target.clone(),
+            source: source.to_owned(),
+            target: target.to_owned(),
             size: 0,
             mtime: FileTime::default(),
             first: -1,
@@ -40,7 +45,7 @@ impl Planner<'_> {
 
 /// With the pattern that leaves it out.
 fn left_out(e: Error, way: &Path) -> Error {
-    if e.kind() != Kind::Permission || e.hint().is_some() {
+    if e.hint().is_some() {
         return e;
     }
     let pattern = glob::Pattern::escape(&way.to_string_lossy());

@@ -95,7 +95,8 @@ impl Planner<'_> {
             self.cancel.check()?;
             self.forget_ways(&mut above, Some(&step.target));
             let way = step.source.strip_prefix(&self.state.roots.0).unwrap_or(&step.source);
-            let folder = match base.below(&step.source) {
+            let opened = base.below(&step.source);
+            let folder = match opened.and_then(|folder| folder.is_open().map(|()| folder)) {
                 Ok(folder) => folder,
                 Err(e) => {
                     self.closed(e, from, &step, way)?;
@@ -138,9 +139,8 @@ impl Planner<'_> {
                 }
             };
             for list in lists {
-                let list = match list.and_then(|list| reached(&folder, list, &known)) {
+                let list = match list {
                     Ok(list) => list,
-                    Err(e) if folder.bucket().is_some() => return Err(e),
                     Err(e) => {
                         self.closed(e, from, &step, way)?;
                         continue 'steps;
@@ -156,9 +156,19 @@ impl Planner<'_> {
                     self.compare_all(&folder, to, &list, &step.source)?;
                 }
                 for (at, name) in list.into_iter().enumerate() {
-                    let (meta, there) = match known.get(at) {
-                        Some((meta, there)) => (Some(*meta), *there),
-                        None => (folder.meta(&name)?, None),
+                    let (meta, there) = match known.get(at).copied() {
+                        Some((meta, there)) => (Ok(Some(meta)), there),
+                        None => (folder.meta(&name), None),
+                    };
+                    let meta = match meta {
+                        // What somebody has mounted there for himself.
+                        Err(e) if e.kind() == Kind::Permission && !self.strict => {
+                            self.unread(from, &step.source.join(&name), &step.target.join(&name))?;
+                            left_out = true;
+                            names.insert(name);
+                            continue;
+                        }
+                        meta => meta?,
                     };
                     let meta = match meta {
                         Some(meta) if !is_listed => meta,
@@ -754,16 +764,6 @@ impl Planner<'_> {
         }
         Ok(())
     }
-}
-
-/// The same names, if what has them may be looked at: a folder may be open to be listed, and closed to who would go through it.
-fn reached<T>(folder: &Place, names: Vec<OsString>, known: &[T]) -> Result<Vec<OsString>> {
-    if known.is_empty()
-        && let Some(first) = names.first()
-    {
-        folder.meta(first)?;
-    }
-    Ok(names)
 }
 
 fn not_there(path: &Path) -> Error {
