@@ -15,14 +15,14 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 use stead::daemon::StreamNodes;
 use stead::stream::{
-    Attribute, Behind, Bounds, Definition, Nodes, Read, Reader, Spaces, Start, Step, Stop, Survey,
-    Writer, Written, dataspaces,
+    Attribute, Behind, Bounds, Definition, Nodes, Read, Reader, Spaces, Start, Step, Stop, Writer,
+    Written, dataspaces,
 };
 use stead::{ByteOrder, Error, Kind, Order, Result};
 
@@ -363,15 +363,24 @@ impl StreamWriter {
         Ok(bytes::memory(held)?.and_then(look))
     }
 
-    /// Puts memory that was filled.
-    fn put_room(&self, py: Python<'_>, held: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// Puts memory that was filled; by a copy, if it says how many nanoseconds of a processor that took.
+    #[pyo3(signature = (held, copying = None))]
+    fn put_room(
+        &self,
+        py: Python<'_>,
+        held: &Bound<'_, PyAny>,
+        copying: Option<u64>,
+    ) -> PyResult<()> {
         let memory = bytes::memory(held)?.filter(|memory| memory.writer == self.number);
         let take =
             |memory: &Memory| memory.room.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(room) = memory.and_then(take) else {
             return Err(PyTypeError::new_err("this is no memory of this writer"));
         };
-        self.ask(py, |writer| writer.put_room(room))
+        self.ask(py, |writer| match copying {
+            Some(time) => writer.put_copied(room, Duration::from_nanos(time)),
+            None => writer.put_room(room),
+        })
     }
 
     /// Puts memory that was made before there was a writer.
@@ -405,10 +414,32 @@ impl StreamWriter {
     }
 }
 
+/// The program ends by an exception.
+static FAILS: AtomicBool = AtomicBool::new(false);
+
+/// Writers that are not closed have not come to an end from here on.
+#[pyfunction]
+pub fn fail_writers() {
+    FAILS.store(true, Ordering::Release);
+}
+
+/// A writer that is abandoned when it goes.
+struct Failed(Option<Writer>);
+
+impl Drop for Failed {
+    fn drop(&mut self) {
+        // Who is told of it has no program to tell any more.
+        let _ = self.0.take().map(Writer::abandon);
+    }
+}
+
 impl Drop for StreamWriter {
     fn drop(&mut self) {
         let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        let_go(inner, self.born);
+        match FAILS.load(Ordering::Acquire) {
+            true => let_go(inner.map(|writer| Failed(Some(writer))), self.born),
+            false => let_go(inner, self.born),
+        }
     }
 }
 
@@ -631,7 +662,7 @@ impl StreamStep {
     }
 
     fn has(&self, name: &str) -> PyResult<bool> {
-        Ok(self.get()?.variable(name).is_ok())
+        Ok(self.get()?.has(name))
     }
 
     fn variable(&self, name: &str) -> PyResult<Told> {
@@ -703,7 +734,7 @@ impl Drop for StreamStep {
 }
 
 /// The other nodes that are asked: all of the pool, unless these are named.
-fn others(named: Option<Vec<String>>) -> Arc<dyn Nodes> {
+pub fn others(named: Option<Vec<String>>) -> Arc<dyn Nodes> {
     let pool = StreamNodes::default();
     Arc::new(match named {
         Some(only) => pool.only(only),
@@ -711,76 +742,7 @@ fn others(named: Option<Vec<String>>) -> Arc<dyn Nodes> {
     })
 }
 
-/// Whose streams are told of, or removed.
-fn survey(given: &[String], nodes: Option<Vec<String>>, timeout: Duration) -> Result<Survey> {
-    let is_alone = nodes.as_ref().is_some_and(Vec::is_empty);
-    let (spaces, nodes) = (spaces(given)?, (!is_alone).then(|| others(nodes)));
-    Ok(Survey { spaces, nodes, timeout, stop: signals(), ..Survey::default() })
-}
-
-fn json(told: &impl serde::Serialize) -> PyResult<String> {
+pub fn json(told: &impl serde::Serialize) -> PyResult<String> {
     serde_json::to_string(told)
         .map_err(|e| raise(Error::internal(format!("a stream cannot be described: {e}"))))
-}
-
-/// The names of all streams, and why nodes have told of none.
-#[pyfunction]
-pub fn list_streams(
-    py: Python<'_>,
-    given: Vec<String>,
-    nodes: Option<Vec<String>>,
-    timeout: f64,
-) -> PyResult<(Vec<String>, Vec<String>)> {
-    let timeout = patience(timeout)?;
-    let listed = unlocked(py, || survey(&given, nodes, timeout)?.list())?;
-    let mut names: Vec<String> = listed.found.into_iter().map(|listed| listed.name).collect();
-    names.dedup();
-    Ok((names, listed.missed.iter().map(ToString::to_string).collect()))
-}
-
-/// What there is to know of a stream, as JSON.
-#[pyfunction]
-pub fn describe_stream(
-    py: Python<'_>,
-    name: &str,
-    given: Vec<String>,
-    nodes: Option<Vec<String>>,
-    timeout: f64,
-) -> PyResult<String> {
-    let timeout = patience(timeout)?;
-    json(&unlocked(py, || survey(&given, nodes, timeout)?.describe(name))?)
-}
-
-/// The streams that were recorded in a folder, as JSON.
-#[pyfunction]
-pub fn list_recordings(py: Python<'_>, location: &str, given: Vec<String>) -> PyResult<String> {
-    json(&unlocked(py, || stead::stream::recordings(location, &spaces(&given)?))?)
-}
-
-/// Who will get what from whom of a stream, as JSON.
-#[pyfunction]
-pub fn explain_stream(
-    py: Python<'_>,
-    name: &str,
-    readers: u64,
-    given: Vec<String>,
-    nodes: Option<Vec<String>>,
-    timeout: f64,
-) -> PyResult<String> {
-    let timeout = patience(timeout)?;
-    json(&unlocked(py, || survey(&given, nodes, timeout)?.explain(name, readers))?)
-}
-
-/// Removes a stream, and tells where, as JSON.
-#[pyfunction]
-pub fn remove_stream(
-    py: Python<'_>,
-    name: &str,
-    force: bool,
-    given: Vec<String>,
-    nodes: Option<Vec<String>>,
-    timeout: f64,
-) -> PyResult<String> {
-    let timeout = patience(timeout)?;
-    json(&unlocked(py, || survey(&given, nodes, timeout)?.remove(name, force))?)
 }

@@ -162,9 +162,18 @@ struct Variable {
 impl Variable {
     fn of(it: &Named, steps: &Arc<Steps>, numbers: &[u64], name: &str) -> Result<Variable> {
         let (mut parts, mut len, mut known) = (Vec::with_capacity(numbers.len()), 0u64, None);
+        let mut none = None;
         for number in numbers {
             let step = steps.get(*number)?;
-            let definition = step.variable(name)?;
+            // A step in which nobody has put it has none of its elements.
+            let definition = match step.variable(name) {
+                Ok(definition) if step.has(name) => definition,
+                Ok(_) => continue,
+                Err(e) => {
+                    none = Some(e);
+                    continue;
+                }
+            };
             let dtype = *known.get_or_insert(definition.dtype);
             if definition.dtype != dtype {
                 let message = format!(
@@ -179,6 +188,9 @@ impl Variable {
             len = bytes.and_then(|bytes| len.checked_add(bytes)).ok_or_else(|| {
                 Error::limit(format!("variable '{name}' has more bytes than 64 bits can count"))
             })?;
+        }
+        if let (true, Some(e)) = (parts.is_empty(), none) {
+            return Err(e);
         }
         Ok(Variable {
             name: name.to_owned(),

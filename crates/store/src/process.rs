@@ -40,6 +40,21 @@ pub fn me() -> Result<(u32, u64)> {
     }
 }
 
+/// How long this process has been there, to a hundredth of a second; it may be said to be that much older.
+///
+/// # Errors
+/// As [`me`].
+pub fn age() -> Result<Duration> {
+    let (_, start) = me()?;
+    let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let (seconds, nanoseconds) = (u64::try_from(boot.tv_sec), u32::try_from(boot.tv_nsec));
+    let now = Duration::new(seconds.unwrap_or(0), nanoseconds.unwrap_or(0));
+    let ticks = rustix::param::clock_ticks_per_second().max(1);
+    let began = Duration::from_secs(start / ticks)
+        + Duration::from_nanos(start % ticks * (1_000_000_000 / ticks));
+    Ok(now.saturating_sub(began))
+}
+
 /// The user whose rights this process has.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()

@@ -272,7 +272,7 @@ impl<W: Words> Board<W> {
         }
     }
 
-    /// When it ended, in nanoseconds since 1970; 0 before that.
+    /// When it ended, or when a writer has closed it last while others go on, in nanoseconds since 1970; 0 before that.
     pub(crate) fn ended_at(&self) -> u64 {
         self.get(ENDED_AT)
     }

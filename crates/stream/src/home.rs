@@ -11,7 +11,7 @@ use crate::clock;
 use crate::coupling::Placed;
 use crate::describe::Description;
 use crate::explain::Explanation;
-use crate::memory::{Shared, is_alive, me, namespace, token};
+use crate::memory::{Shared, began, is_alive, me, namespace, token};
 use crate::options::{Read, Stop};
 use crate::recorded;
 use crate::share::{self, Share};
@@ -117,6 +117,8 @@ impl Home {
             if let Some(board) = look(&folder)? {
                 let guard = lock(name, &board, me)?;
                 board.reap(&guard, &is_alive);
+                // Who comes to writers of the same run was begun while they were there.
+                give_up(&board, &guard, began()?);
                 if board.state() != State::Live {
                     self.retire(name, &board, &guard)?;
                     continue;
@@ -408,9 +410,11 @@ impl Home {
         let guard = lock(name, &found.board, me()?)?;
         found.board.reap(&guard, &is_alive);
         let board = &found.board;
-        if !force && (board.state() == State::Live || is_read(board) || is_awaited(board)) {
+        let live = board.state() == State::Live && board.is_left(&is_alive).is_none();
+        if !force && (live || is_read(board) || is_awaited(board)) {
             let message = format!("stream '{name}' is being written or read");
-            return Err(Error::usage(message).with_hint("wait until they are done, or force it"));
+            return Err(Error::usage(message)
+                .with_hint("wait until they are done, or force it: stead stream rm --force"));
         }
         board.abandon(&guard);
         self.retire(name, board, &guard)?;
@@ -467,8 +471,9 @@ impl Home {
             return Ok(());
         }
         let lingers = u64::try_from(LINGERS.as_nanos()).unwrap_or(u64::MAX);
-        let over =
-            board.has_been_read() || clock::since_1970().saturating_sub(board.ended_at()) > lingers;
+        let since = clock::since_1970().saturating_sub(lingers);
+        let over = board.has_been_read() || board.ended_at() < since;
+        give_up(&board, &guard, since);
         if board.state() != State::Live && over {
             self.retire(text, &board, &guard)?;
         }
@@ -516,6 +521,15 @@ fn look_anyhow(folder: &Folder) -> Result<Option<Board<Shared>>> {
         }),
         Err(e) if e.kind() == Kind::NotFound => Ok(None),
         Err(e) => Err(e),
+    }
+}
+
+/// Ends a stream whose last writer has left it before this time, while others have never come.
+fn give_up(board: &Board<Shared>, guard: &Guard<'_, Shared>, since: u64) {
+    if board.ended_at() < since
+        && let Some(writer) = board.is_left(&is_alive)
+    {
+        board.fail(guard, writer);
     }
 }
 

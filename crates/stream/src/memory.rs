@@ -48,6 +48,12 @@ pub(crate) fn me() -> Result<Who> {
     Ok(Who { number, start: start as u32 })
 }
 
+/// When this process began, in nanoseconds since 1970, and no later.
+pub(crate) fn began() -> Result<u64> {
+    let age = u64::try_from(process::age()?.as_nanos()).unwrap_or(u64::MAX);
+    Ok(crate::clock::since_1970().saturating_sub(age))
+}
+
 /// True of a process that is not known to have ended.
 pub(crate) fn is_alive(who: Who) -> bool {
     process::is_alive_low(who.number, who.start)

@@ -182,8 +182,13 @@ impl Written {
     pub(crate) fn placed(&self, name: &str) -> Result<Placed> {
         match &self.coupling {
             Some(coupling) => coupling.place(name, self.rank, self.writers),
+            None if self.writers > limits::MAX_WRITERS as u64 => {
+                let (n, most) = (self.writers, limits::MAX_WRITERS);
+                Err(Error::usage(format!("{n} writers are too many"))
+                    .with_hint(format!("there are 1 to {most} writers on a node")))
+            }
             None => Ok(Placed {
-                ranks: (0..self.writers.min(limits::MAX_WRITERS as u64 + 1)).collect(),
+                ranks: (0..self.writers).collect(),
                 seat: usize::try_from(self.rank).unwrap_or(usize::MAX),
                 run: 0,
             }),

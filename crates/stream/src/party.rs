@@ -132,6 +132,7 @@ impl Party {
                     Standing::Died => {
                         format!("has ended without closing it (process {})", seat.who.number)
                     }
+                    Standing::Awaited => "has never come, and the others have ended".to_owned(),
                     _ => "has closed it before the others, or within a step".to_owned(),
                 };
                 let message = format!("writer {writer} of stream '{name}' {how}, {complete}");

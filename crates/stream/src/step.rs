@@ -204,9 +204,19 @@ impl Step {
         self.0.shared.gets.add(copied, looked, fetched, copying);
     }
 
-    /// What there is in it.
+    /// What there is in it: variables of which somebody has put a part, or that have no elements.
     pub fn variables(&self) -> impl Iterator<Item = &Definition> {
-        self.definitions().iter()
+        let there = |(n, definition): &(usize, &Definition)| self.is_put(*n, definition);
+        self.definitions().iter().enumerate().filter(there).map(|(_, definition)| definition)
+    }
+
+    /// True if there is a variable of this name in it.
+    pub fn has(&self, name: &str) -> bool {
+        self.find(name).is_ok_and(|(n, definition)| self.is_put(n, definition))
+    }
+
+    fn is_put(&self, variable: usize, definition: &Definition) -> bool {
+        !self.blocks_of(variable).is_empty() || definition.shape.contains(&0)
     }
 
     fn definitions(&self) -> &Definitions {

@@ -21,6 +21,7 @@ use crate::stock::{Moment, Stock};
 use crate::threads;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use stead_core::units::format_size;
 use stead_core::{Bounds, Error, Kind, Result};
 use stead_store::Folder;
@@ -491,6 +492,17 @@ impl Writer {
         self.puts.put(block.place.len);
         open.blocks.push(block);
         open.pieces.push(piece);
+        Ok(())
+    }
+
+    /// The same of memory into which something was copied, which has taken so much of a processor: it counts as any copy.
+    ///
+    /// # Errors
+    /// As [`Writer::put_room`].
+    pub fn put_copied(&mut self, room: Room, copying: Duration) -> Result<()> {
+        let len = room.piece.len() as u64;
+        self.put_room(room)?;
+        self.puts.copied(len, u64::try_from(copying.as_nanos()).unwrap_or(u64::MAX));
         Ok(())
     }
 

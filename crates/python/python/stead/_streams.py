@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 import os
 import sys
+import time
 
 from . import _stage, _stead
 from ._coupling import Coupling
@@ -168,8 +170,8 @@ class StreamWriter:
         name: str,
         data: Any,
         *,
-        shape: Sequence[int] | None = None,
-        start: Sequence[int] | None = None,
+        shape: int | Sequence[int] | None = None,
+        start: int | Sequence[int] | None = None,
         dims: Sequence[str] | None = None,
         units: str | None = None,
         attributes: Attributes | None = None,
@@ -230,8 +232,9 @@ class StreamWriter:
         else:
             room = self._writer.empty(number, start, count)
             kind = np.dtype(np.uint8) if array.dtype.kind == "b" else array.dtype.newbyteorder("=")
+            begun = time.thread_time_ns()
             np.copyto(over(room, count, kind), array)
-            self._writer.put_room(room)
+            self._writer.put_room(room, time.thread_time_ns() - begun)
 
     def empty(
         self,
@@ -239,8 +242,8 @@ class StreamWriter:
         shape: int | Sequence[int],
         dtype: Any = "f8",
         *,
-        start: Sequence[int] | None = None,
-        count: Sequence[int] | None = None,
+        start: int | Sequence[int] | None = None,
+        count: int | Sequence[int] | None = None,
         dims: Sequence[str] | None = None,
         units: str | None = None,
         attributes: Attributes | None = None,
@@ -274,10 +277,10 @@ class StreamWriter:
         """
         import numpy as np
 
-        whole = [shape] if isinstance(shape, int) else list(shape)
+        whole = sides(shape)
         if start is not None and count is None:
             raise make("usage", f"a part of variable '{name}' has a start and no count")
-        part = whole if count is None else list(count)
+        part = whole if count is None else sides(count)
         kind = np.dtype(dtype)
         number, start = self._define(name, kind, part, whole, start, dims, said(attributes, units))
         room = self._writer.empty(number, start, part)
@@ -292,8 +295,8 @@ class StreamWriter:
         name: str,
         dtype: Any,
         count: list[int],
-        shape: Sequence[int] | None,
-        start: Sequence[int] | None,
+        shape: int | Sequence[int] | None,
+        start: int | Sequence[int] | None,
         dims: Sequence[str] | None,
         attributes: list[tuple[str, Any]] | None,
     ) -> tuple[int, list[int]]:
@@ -309,14 +312,14 @@ class StreamWriter:
         def wrong() -> Error:
             return make("usage", f"shape and start of variable '{name}' are whole numbers, not {shape!r} and {start!r}")
 
-        whole = [natural(n, wrong) for n in ([shape] if hasattr(shape, "__index__") else shape)]
+        whole = [natural(n, wrong) for n in sides(shape)]
         if start is None:
             if whole != count:
                 hint = "say where it begins, with start="
                 raise make("usage", f"variable '{name}' of shape {tuple(whole)} is put as a part of shape {tuple(count)}", hint=hint)
             first = [0] * len(whole)
         else:
-            first = [natural(n, wrong) for n in ([start] if isinstance(start, int) else start)]
+            first = [natural(n, wrong) for n in sides(start)]
         return self._writer.define(name, kind, whole, None if dims is None else list(dims), attributes), first
 
     def _commit(self, name: str, array: Array, told: tuple[Any, ...]) -> bool:
@@ -332,9 +335,9 @@ class StreamWriter:
         if array.dtype != variable.dtype:
             return False
         shape, first, dims, units, attributes = told
-        if first is not None and list(first) != start:
+        if first is not None and sides(first) != start:
             return False
-        if shape is not None and tuple([shape] if hasattr(shape, "__index__") else shape) != variable.shape:
+        if shape is not None and tuple(sides(shape)) != variable.shape:
             return False
         if dims is not None or units is not None or attributes is not None:
             self._define(name, variable.dtype, count, variable.shape, start, dims, said(attributes, units))
@@ -380,17 +383,19 @@ class StreamReader:
         "_reader": "",
         "_thread": "",
         "_given_up": "",
+        "_subscribed": "",
     }
     name: str
     group: str
     rank: int
     _thread: ThreadPoolExecutor | None
     _given_up: list[Future[_stead.StreamStep | None]]
+    _subscribed: bool
 
     def __init__(self, name: str, group: str, rank: int, reader: _stead.StreamReader) -> None:
         self.name, self.group, self.rank, self._reader = name, group, rank, reader
         # Waits of tasks of asyncio: one at a time, in a thread of the reader's own, and those that were cancelled and have not ended yet.
-        self._thread, self._given_up = None, []
+        self._thread, self._given_up, self._subscribed = None, [], False
 
     def next(self, timeout: float | None = None) -> Step | None:
         """The next step, as soon as all writers have ended it; None when they have closed the stream. Writers do not wait any more for
@@ -473,7 +478,13 @@ class StreamReader:
 
         Args:
             call: The function. Steps wait for it as for any reader.
+
+        Raises:
+            UsageError: There is a subscription of this reader already.
         """
+        if self._subscribed:
+            raise make("usage", f"the reader of stream '{self.name}' is that of a subscription already", hint="open another one, of a group of its own")
+        self._subscribed = True
         return Subscription(self, call)
 
     def report(self) -> dict[str, Any]:
@@ -526,6 +537,18 @@ class StreamReader:
 
     def __repr__(self) -> str:
         return f"StreamReader({self.name!r}, group={self.group!r}, rank={self.rank})"
+
+
+def sides(given: int | Sequence[int]) -> list[int]:
+    """A number for each dimension: one alone is that of an array of one."""
+    return [given] if hasattr(given, "__index__") and not hasattr(given, "__len__") else list(given)  # type: ignore[list-item, arg-type]
+
+
+@atexit.register
+def _end() -> None:
+    """A program that ends by an exception has not come to the end of what it writes."""
+    if getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1"):
+        _stead.fail_writers()
 
 
 def outcome(wait: Future[_stead.StreamStep | None]) -> _stead.StreamStep | None:

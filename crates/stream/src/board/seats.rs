@@ -190,6 +190,9 @@ impl<W: Words> Board<W> {
             self.fail(guard, writer);
         }
         self.put(self.writer_at(writer) + W_STATE, LEFT);
+        if self.state() == State::Live {
+            self.put(ENDED_AT, clock::since_1970());
+        }
         self.settle(guard);
         self.tell(FOR_READERS);
         self.tell(FOR_WRITERS);
@@ -209,6 +212,21 @@ impl<W: Words> Board<W> {
             State::Failed(writer) if writer < self.writers => Some(self.rank_of(writer)),
             _ => None,
         }
+    }
+
+    /// Of a stream that goes on and that nobody brings on, one of the writers who have never come: those who have come have closed it, and their
+    /// processes have ended.
+    pub(crate) fn is_left(&self, alive: Alive<'_>) -> Option<usize> {
+        let (mut awaited, mut left) = (None, false);
+        for writer in 0..self.writers {
+            let at = self.writer_at(writer);
+            match standing(self.get(at + W_STATE)) {
+                Standing::Awaited => awaited = awaited.or(Some(writer)),
+                Standing::Left if !alive(Who::of(self.get(at + W_WHO))) => left = true,
+                _ => return None,
+            }
+        }
+        awaited.filter(|_| left && self.state() == State::Live)
     }
 
     /// There will be no more steps when all writers have left, or one has that others have got ahead of.
@@ -231,7 +249,7 @@ impl<W: Words> Board<W> {
     }
 
     /// There will be no more steps, because of a writer.
-    pub(super) fn fail(&self, _: &Guard<'_, W>, writer: usize) {
+    pub(crate) fn fail(&self, _: &Guard<'_, W>, writer: usize) {
         self.set_state(State::Failed(writer));
         self.tell(FOR_READERS);
         self.tell(FOR_WRITERS);
