@@ -325,6 +325,7 @@ static void errors(stead_stager *s) {
     FAILS(STEAD_USAGE, "12345", stead_stage_resume(s, 12345, &t, &e));
     FAILS(STEAD_USAGE, "12345", stead_stage_status(s, 12345, &json, &e));
     FAILS(STEAD_USAGE, "no dataspace", stead_stager_open("state", none, 1, 0, &other, &e));
+    FAILS(STEAD_USAGE, "names no folder", stead_stager_open("", NULL, 0, 1, &other, &e));
     FAILS(STEAD_USAGE, "NULL", stead_stage_cancel(NULL, &e));
     OK(stead_stager_close(NULL, &e));
     stead_stage_free(NULL);

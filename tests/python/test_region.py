@@ -67,6 +67,12 @@ def test_regions_that_cannot_be(name, tmp_path):
     for out in ("../x", "/x", ""):
         with pytest.raises(stead.UsageError):
             stead.region(out, 1)
+    with pytest.raises(TypeError, match="objects of Python"):
+        stead.region(name, 4, object)
+    stead.region(name, 16).close()
+    with pytest.raises(TypeError, match="objects of Python"):
+        stead.region(name, dtype=[("a", object)])
+    stead.region(name).remove()
     stead.region(name, 10).close()
     with pytest.raises(stead.UsageError, match="whole elements"):
         stead.region(name, dtype="f8")

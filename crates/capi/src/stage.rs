@@ -262,6 +262,7 @@ pub unsafe extern "C" fn stead_stager_open(
             spaces.give(&one, &|name| std::env::var(name).ok())?;
         }
         let state = match c.optional_text(state, "state folder")? {
+            Some("") => return Err(Error::usage("'' names no folder for the state")),
             Some(state) => PathBuf::from(state),
             None => state_folder()?,
         };

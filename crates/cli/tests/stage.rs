@@ -170,3 +170,13 @@ fn what_is_no_number_and_no_list_is_told() {
     assert_eq!(none.status.code(), Some(2));
     assert!(said(&none).contains("the standard input lists no name"), "{}", said(&none));
 }
+
+#[test]
+fn a_journal_that_would_be_another_one_in_each_folder_is_refused() {
+    let lab = Lab::new();
+    lab.write("f", b"x", 0);
+    let done = lab.command(&["f", "g"]).env("STEAD_STATE", "state").output().unwrap();
+    assert_eq!(done.status.code(), Some(2), "{}", said(&done));
+    assert!(said(&done).contains("STEAD_STATE is 'state'"), "{}", said(&done));
+    assert!(!lab.path("g").exists());
+}

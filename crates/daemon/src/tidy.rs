@@ -16,7 +16,11 @@ const TRIES: usize = 3;
 
 /// Clears up once. What cannot be done now is done the next time: false if that is to be soon.
 fn once(office: &Office, control: &OwnedFd) -> bool {
-    let log = |e: stead_core::Error| crate::log::log(&format!("cannot clear up: {e}"));
+    let log = |e: stead_core::Error| match e.kind() {
+        // Whoever begins next does the rest.
+        Kind::Cancelled => {}
+        _ => crate::log::log(&format!("cannot clear up: {e}")),
+    };
     // A flow or a transfer that goes on would bring back what is removed.
     if !office.flows.have_kept_to(&office.jobs()) {
         return false;

@@ -92,6 +92,8 @@ impl Remaining {
 /// memory and fast devices do.
 const FILE_S: f64 = 4e-4;
 const BYTE_S: f64 = 1.0 / 400e6;
+/// Of fewer bytes in all what each of them takes is as guessed.
+const LITTLE: f64 = 1024.0 * 1024.0;
 /// Files of fewer bytes are taken to cost what files cost, larger ones what bytes cost.
 const SMALL: f64 = 256.0 * 1024.0;
 /// A guess is wrong by no more than this factor, in most cases.
@@ -175,6 +177,8 @@ impl Seen {
         if det > 1e-9 * self.ff * self.bb {
             let file = (self.ft * self.bb - self.bt * self.fb) / det;
             let byte = (self.bt * self.ff - self.ft * self.fb) / det;
+            // What a few bytes seem to take went to something else.
+            let byte = if self.bb < LITTLE * LITTLE { byte.min(BYTE_S) } else { byte };
             if file >= 0.0 && byte >= 0.0 && file.is_finite() && byte.is_finite() {
                 return Some((file, byte));
             }
@@ -232,6 +236,22 @@ impl Seen {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_few_bytes_do_not_tell_how_long_many_take() {
+        let mut seen = Seen::default();
+        for (files, bytes, seconds) in [(3000.0, 0.0, 0.4), (1.0, 2.0, 0.003), (3000.0, 0.0, 0.5)] {
+            seen.note(Amount { files, bytes }, seconds);
+        }
+        let takes = seen.takes(Amount { files: 1.0, bytes: 200e6 });
+        assert!(takes.seconds < 5.0, "{takes:?}");
+        // What was seen of many is what they take.
+        for _ in 0..3 {
+            seen.note(Amount { files: 1.0, bytes: 1e9 }, 10.0);
+        }
+        let takes = seen.takes(Amount { files: 1.0, bytes: 1e9 });
+        assert!((8.0..12.0).contains(&takes.seconds), "{takes:?}");
+    }
 
     #[test]
     fn files_and_bytes_are_told_apart() {

@@ -178,6 +178,11 @@ impl Copy {
         if means.careful {
             settled(&from, &meta, means.cancel)?;
         }
+        if meta.size == 0 && !is_empty(&from) {
+            return Err(Error::usage("this file says that it is empty, and is not")
+                .at_path(self.source_path())
+                .with_hint("what the system makes when it is read, as in /proc, is no data to stage: cat it into a file"));
+        }
         let (to, begun) = self.open_target(&meta, means)?;
         let write = |e: Errno| self.cannot_write(e.into());
         let big = is_big(meta.size);
@@ -444,6 +449,11 @@ impl Carry for Copy {
     fn abandon(&self) -> Result<()> {
         self.target.remove_file(&self.temporary).map(drop)
     }
+}
+
+/// False of a file that has bytes, whatever its size is.
+fn is_empty(file: &File) -> bool {
+    std::os::unix::fs::FileExt::read_at(file, &mut [0], 0).is_ok_and(|n| n == 0)
 }
 
 /// Waits until a later change of a file would give it another time: file systems know seconds, or ticks of a clock.

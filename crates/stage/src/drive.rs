@@ -275,9 +275,14 @@ impl Way<'_> {
     }
 
     fn source(&self, item: &Item) -> Result<Place> {
+        self.of_source(item, split(&item.source).0)
+    }
+
+    /// A folder of the side that an item comes from.
+    fn of_source(&self, item: &Item, path: &Path) -> Result<Place> {
         let side = usize::try_from(item.from).ok().and_then(|i| self.sources.get(i));
         let side = side.ok_or_else(|| Error::internal("a name of no source"))?;
-        side.folder(split(&item.source).0, false)
+        side.folder(path, false)
     }
 
     fn target(&self, item: &Item, make: bool) -> Result<Place> {

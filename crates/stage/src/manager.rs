@@ -103,8 +103,13 @@ pub struct Stager {
 pub fn state_folder() -> Result<PathBuf> {
     let absolute =
         |name: &str| space::variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    if let Some(state) = absolute("STEAD_STATE") {
-        return Ok(state);
+    if let Some(state) = space::variable("STEAD_STATE").map(PathBuf::from) {
+        if state.is_absolute() {
+            return Ok(state);
+        }
+        // It would be another journal in each folder.
+        return Err(Error::usage(format!("STEAD_STATE is '{}'", state.display()))
+            .with_hint("name the folder from the root on"));
     }
     let state =
         absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|h| h.join(".local/state")));

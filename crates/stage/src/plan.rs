@@ -205,6 +205,9 @@ impl Planner<'_> {
                 all.push((End { folder, ..end }, contents));
             }
         }
+        if request.action == Action::Move {
+            only_outermost(&mut all);
+        }
         for end in all.iter().map(|(end, _)| end).chain(&target) {
             refuse_streams(&end.folder.at(end.path.as_os_str()))?;
         }
@@ -441,6 +444,16 @@ impl Planner<'_> {
         }
         self.clear(from, &folder, name, &end.path)
     }
+}
+
+/// Leaves out what is moved with a folder that it lies in, as of `run/**`.
+fn only_outermost(all: &mut Vec<(End, bool)>) {
+    let of = |end: &End| (end.base.clone(), end.path.clone());
+    let named: HashSet<(Base, PathBuf)> = all.iter().map(|(end, _)| of(end)).collect();
+    all.retain(|(end, _)| {
+        let mut above = end.path.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty());
+        !above.any(|path| named.contains(&(end.base.clone(), path.to_owned())))
+    });
 }
 
 /// Of a target that is to be a folder, and is none.

@@ -275,3 +275,43 @@ fn links_are_told_as_what_they_are() {
     let folder = of("run", "f");
     assert!(folder.message().contains("a folder is to get its name"), "{folder}");
 }
+
+#[test]
+fn what_lies_in_a_folder_that_is_moved_is_moved_once() {
+    let place = place();
+    for name in ["g/1", "g/a/2", "g/a/b/c/3"] {
+        write(&place.path(name));
+    }
+    fs::create_dir(place.path("out")).unwrap();
+    let status = place.run(&place.request(Action::Move, "g/**", Some("out/"))).unwrap();
+    assert_eq!((status.state, status.failed), (State::Finished, 0), "{status:?}");
+    for name in ["out/1", "out/a/2", "out/a/b/c/3"] {
+        assert!(place.path(name).exists(), "{name}");
+    }
+    assert_eq!(fs::read_dir(place.path("out")).unwrap().count(), 2);
+}
+
+#[test]
+fn where_no_path_leads_does_not_keep_the_rest() {
+    let place = place();
+    write(&place.path("deep/ok"));
+    let mut here = stead_store::Folder::open(&place.path("deep")).unwrap();
+    for _ in 0..230 {
+        here = here.make(std::ffi::OsStr::new("a-folder-of-a-tree"), false).unwrap().0;
+    }
+    let status = place.run(&place.request(Action::Copy, "deep", Some("new"))).unwrap();
+    assert_eq!(status.state, State::Failed, "{status:?}");
+    assert!(place.path("new/ok").exists());
+    assert!(status.failures.iter().all(|f| f.error.contains("too long")), "{status:?}");
+}
+
+#[test]
+fn what_says_that_it_is_empty_and_is_not_is_refused() {
+    let place = place();
+    let status = place.run(&place.request(Action::Copy, "/proc/version", Some("v"))).unwrap();
+    assert_eq!((status.state, status.failed), (State::Failed, 1), "{status:?}");
+    assert!(status.failures[0].error.contains("says that it is empty"), "{status:?}");
+    fs::write(place.path("empty"), b"").unwrap();
+    place.run(&place.request(Action::Copy, "empty", Some("e"))).unwrap();
+    assert_eq!(fs::metadata(place.path("e")).unwrap().len(), 0);
+}

@@ -33,7 +33,7 @@ class Region:
         import numpy as np
 
         self.name, self._region, self._given = name, region, given
-        kind = np.dtype(np.uint8 if dtype is None else dtype)
+        kind = elements(name, dtype)
         if shape is None and region.size % kind.itemsize:
             raise make("usage", f"region '{name}' has {region.size} bytes, which are no whole elements of {kind}", path=os.fspath(region.path))
         memory: Any = b""
@@ -120,13 +120,21 @@ def region(name: str, shape: int | tuple[int, ...] | None = None, dtype: Any = N
     if shape is not None:
         import math
 
-        import numpy as np
-
         steps = (shape,) if isinstance(shape, int) else tuple(shape)
         if any(step < 0 for step in steps):
             raise make("usage", f"no array has the shape {shape}")
-        size = math.prod(steps) * np.dtype(np.uint8 if dtype is None else dtype).itemsize
+        size = math.prod(steps) * elements(name, dtype).itemsize
     return Region(name, _stead.Region(name, size, given), shape, dtype, given)
+
+
+def elements(name: str, dtype: Any) -> Any:
+    """The type of elements of a region: what other processes can read, too."""
+    import numpy as np
+
+    kind = np.dtype(np.uint8 if dtype is None else dtype)
+    if kind.hasobject:
+        raise TypeError(f"region '{name}' cannot have elements of {kind}: objects of Python are in the memory of one process")
+    return kind
 
 
 def regions(*, dataspaces: _stage.Spaces = None) -> dict[str, int]:

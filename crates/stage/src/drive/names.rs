@@ -250,13 +250,11 @@ impl Way<'_> {
     /// Tells of folders that could not be looked into.
     pub(super) fn unread(&self) -> Result<()> {
         let look = |item: &Item| {
-            let folder = self.source(item)?;
-            let name = item.source.file_name().unwrap_or_default();
-            let inner = folder.enter(name)?;
-            inner.is_open()?;
-            inner.names(1)?.next().transpose()?;
+            let folder = self.of_source(item, &item.source)?;
+            folder.is_open()?;
+            folder.names(1)?.next().transpose()?;
             Err(Error::new(Kind::Changed, "this could not be looked into when it was planned")
-                .at_path(folder.at(name)))
+                .at_path(folder.shown()))
         };
         let hint = match self.d.known.request.action {
             Action::Move => "move what is left when it can be read",

@@ -23,6 +23,8 @@ impl Planner<'_> {
             Kind::NotFound if self.state.filter.listed_in(way).is_none() => Ok(()),
             Kind::Permission if self.strict => Err(left_out(e, way)),
             Kind::Permission => self.unread(from, &step.source, &step.target),
+            // Nobody gets there by a path.
+            _ if !self.strict && is_too_long(&e) => self.unread(from, &step.source, &step.target),
             _ => Err(e),
         }
     }
@@ -41,6 +43,10 @@ impl Planner<'_> {
             replace: false,
         })
     }
+}
+
+fn is_too_long(e: &Error) -> bool {
+    e.os_code() == Some(rustix::io::Errno::NAMETOOLONG.raw_os_error())
 }
 
 /// With the pattern that leaves it out.
