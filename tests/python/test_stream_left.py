@@ -94,8 +94,8 @@ def test_a_step_has_the_variables_that_were_put_into_it(space):
                 step["U"]
 
 
-def test_what_some_steps_have_is_computed_on_from_those(tmp_path):
-    with stead.writer("part", persist=tmp_path / "part") as w:
+def test_what_some_steps_have_is_computed_on_from_those(space, tmp_path):
+    with stead.writer("part", persist=tmp_path / "part", dataspaces=space) as w:
         for n in range(4):
             with w.step():
                 w.put("T", np.full(3, float(n)))
@@ -103,6 +103,7 @@ def test_what_some_steps_have_is_computed_on_from_those(tmp_path):
                     w.put("U", np.full(2, float(n)))
     assert stead.run(f"{tmp_path}/part::U", stead.mean("U"), stead.rows())["rows"] == 4
     assert stead.run(f"{tmp_path}/part::U", stead.mean("U"))["mean:U"] == 2.0
+    stead.remove_stream("part", dataspaces=space)
 
 
 def test_all_copies_are_counted(space):
