@@ -251,7 +251,7 @@ pub unsafe extern "C" fn stead_stream_step_report(
 /// How many variables a step has; 0 for what is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stream_step_variables(step: *const stead_stream_step) -> usize {
-    look!(0, |_c| Ok(table::get::<StepFace>(step)?.step.variables().count()))
+    look!(0, |_c| Ok(table::get::<StepFace>(step)?.step.variable_count()))
 }
 
 /// What variable `i` of a step is, from 0 on, copied to `variable`, which has `size` bytes: sizeof(stead_stream_variable) of the header
@@ -269,8 +269,8 @@ pub unsafe extern "C" fn stead_stream_step_variable(
     call!(error, |c| {
         let out = c.out_grown(variable, size, "place for the variable")?;
         let face = table::get::<StepFace>(step)?;
-        let Some(definition) = face.step.variables().nth(i) else {
-            let there = face.step.variables().count();
+        let Some(definition) = face.step.variable_at(i) else {
+            let there = face.step.variable_count();
             return Err(Error::usage(format!("there is no variable {i}: there are {there}")));
         };
         out.put(face.variable(definition));

@@ -71,6 +71,8 @@ struct Inner {
     facts: (u64, u64),
     known: Arc<Known>,
     blocks: Blocks,
+    /// Which variables are in it, once somebody has asked.
+    there: OnceLock<Vec<usize>>,
     /// What was got of it.
     gets: Gets,
     /// Nanoseconds that were waited for it.
@@ -132,7 +134,9 @@ impl Step {
         match open(&shared, step) {
             Ok((known, blocks, facts)) => {
                 let gets = Gets::default();
-                let inner = Inner { shared, step, dropped, facts, known, blocks, gets, waited };
+                let there = OnceLock::new();
+                let inner =
+                    Inner { shared, step, dropped, facts, known, blocks, there, gets, waited };
                 Ok(Step(Arc::new(inner)))
             }
             Err(e) => {
@@ -206,8 +210,24 @@ impl Step {
 
     /// What there is in it: variables of which somebody has put a part, or that have no elements.
     pub fn variables(&self) -> impl Iterator<Item = &Definition> {
-        let there = |(n, definition): &(usize, &Definition)| self.is_put(*n, definition);
-        self.definitions().iter().enumerate().filter(there).map(|(_, definition)| definition)
+        (0..self.variable_count()).filter_map(|i| self.variable_at(i))
+    }
+
+    /// How many variables are in it.
+    pub fn variable_count(&self) -> usize {
+        self.there().len()
+    }
+
+    /// One of them, from 0 on.
+    pub fn variable_at(&self, i: usize) -> Option<&Definition> {
+        self.there().get(i).and_then(|n| self.definitions().iter().nth(*n))
+    }
+
+    fn there(&self) -> &[usize] {
+        let is_put = |(n, definition): &(usize, &Definition)| self.is_put(*n, definition);
+        self.0.there.get_or_init(|| {
+            self.definitions().iter().enumerate().filter(is_put).map(|(n, _)| n).collect()
+        })
     }
 
     /// True if there is a variable of this name in it.
