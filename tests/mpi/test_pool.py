@@ -418,7 +418,7 @@ def test_what_lies_on_another_node_goes_into_a_bucket(beside_a_store):
     pool, store = beside_a_store
     source = pool.at / "n0" / "a"
     plant(source)
-    done = pool.run(1, f"n0:{source}", "s3://bkt/odd", expect=1)
+    done = pool.run(1, f"n0:{source}", "s3://bkt/odd", expect=2)
     assert f"n0:{source}/no" in done.stderr and "UTF-8" in done.stderr, done.stderr
     os.remove(os.fsencode(source) + b"/no\xfftext")
     files = {str(p.relative_to(source)): p.read_bytes() for p in source.rglob("*") if p.is_file() and not p.is_symlink()}

@@ -541,7 +541,7 @@ class StreamReader:
 
 def sides(given: int | Sequence[int]) -> list[int]:
     """A number for each dimension: one alone is that of an array of one."""
-    return [given] if hasattr(given, "__index__") and not hasattr(given, "__len__") else list(given)  # type: ignore[list-item, arg-type]
+    return [given] if hasattr(given, "__index__") and not hasattr(given, "__len__") else list(given)  # type: ignore[arg-type]
 
 
 @atexit.register
