@@ -39,6 +39,7 @@ __all__ = [
     "describe_stream",
     "end_callbacks",
     "explain_stream",
+    "fail_writers",
     "filter_help",
     "flow_png",
     "flow_svg",
