@@ -189,8 +189,9 @@ impl Variable {
                 Error::limit(format!("variable '{name}' has more bytes than 64 bits can count"))
             })?;
         }
-        if let (true, Some(e)) = (parts.is_empty(), none) {
-            return Err(e);
+        if parts.is_empty() {
+            let message = format!("nobody has put variable '{name}' into any step");
+            return Err(none.unwrap_or_else(|| Error::new(Kind::NotFound, message)));
         }
         Ok(Variable {
             name: name.to_owned(),

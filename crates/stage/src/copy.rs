@@ -178,11 +178,7 @@ impl Copy {
         if means.careful {
             settled(&from, &meta, means.cancel)?;
         }
-        if meta.size == 0 && !is_empty(&from) {
-            return Err(Error::usage("this file says that it is empty, and is not")
-                .at_path(self.source_path())
-                .with_hint("what the system makes when it is read, as in /proc, is no data to stage: cat it into a file"));
-        }
+        says_its_size(&from, &meta, self.source_path())?;
         let (to, begun) = self.open_target(&meta, means)?;
         let write = |e: Errno| self.cannot_write(e.into());
         let big = is_big(meta.size);
@@ -451,9 +447,18 @@ impl Carry for Copy {
     }
 }
 
-/// False of a file that has bytes, whatever its size is.
-fn is_empty(file: &File) -> bool {
-    std::os::unix::fs::FileExt::read_at(file, &mut [0], 0).is_ok_and(|n| n == 0)
+/// Refuses a file that has bytes and says that it has none, as those do that the system makes when they are read.
+pub(crate) fn says_its_size(file: &File, meta: &Meta, path: PathBuf) -> Result<()> {
+    if meta.size > 0 {
+        return Ok(());
+    }
+    match std::os::unix::fs::FileExt::read_at(file, &mut [0], 0) {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(Error::usage("this file says that it is empty, and is not")
+            .at_path(path)
+            .with_hint("what the system makes when it is read, as in /proc, is no data to stage: cat it into a file")),
+        Err(e) => Err(Error::io("read", path, e)),
+    }
 }
 
 /// Waits until a later change of a file would give it another time: file systems know seconds, or ticks of a clock.

@@ -433,7 +433,7 @@ impl Place {
     ///
     /// # Errors
     /// `Permission`; system errors.
-    pub(crate) fn is_open(&self) -> Result<()> {
+    pub(crate) fn check_open(&self) -> Result<()> {
         let Place::Folder(folder) = self else { return Ok(()) };
         match folder.meta(OsStr::new(".")) {
             Err(e) if e.kind() == Kind::Permission => {

@@ -8,7 +8,7 @@
 use crate::bytes::{self, Room};
 use crate::clock;
 use crate::commit;
-use crate::copy::{Means, lock, settled};
+use crate::copy::{Means, lock, says_its_size, settled};
 use crate::job::Item;
 use crate::journal::Journal;
 use crate::pace::Pace;
@@ -250,6 +250,7 @@ impl Up {
                 if meta.what != What::File || meta.size != self.item().size {
                     return Err(self.changed());
                 }
+                says_its_size(&file, &meta, folder.at(name))?;
                 if self.careful {
                     settled(&file, &meta, cancel)?;
                 }

@@ -312,3 +312,20 @@ fn secrets_are_refused_and_not_kept() {
     let e = l.stage(Action::Copy, "f", "s3://me:secret@bucket/f").unwrap_err();
     assert!(e.kind() == Kind::Usage && !e.to_string().contains("secret"), "{e}");
 }
+
+#[test]
+fn what_says_that_it_is_empty_and_is_not_does_not_go_into_a_bucket() {
+    let lab = lab("hidden");
+    let request = Request {
+        sources: vec![Location::parse("/proc/version", &|_| None).unwrap()],
+        ..lab.request(Action::Copy, &[], Some("@v"))
+    };
+    let id = lab.stager.submit(&request).unwrap();
+    let status = lab.stager.run(id, &Cancel::new(), None).unwrap();
+    assert_eq!(status.state, State::Failed, "{status:?}");
+    assert!(status.failures[0].error.contains("says that it is empty"), "{status:?}");
+    assert!(lab.objects("").is_empty());
+    write(&lab.path("empty"), b"", 5);
+    lab.stage(Action::Copy, "empty", "@empty").unwrap();
+    assert_eq!(lab.objects("").len(), 1);
+}

@@ -410,7 +410,7 @@ impl Home {
         let guard = lock(name, &found.board, me()?)?;
         found.board.reap(&guard, &is_alive);
         let board = &found.board;
-        let live = board.state() == State::Live && board.is_left(&is_alive).is_none();
+        let live = board.state() == State::Live && board.never_came(&is_alive).is_none();
         if !force && (live || is_read(board) || is_awaited(board)) {
             let message = format!("stream '{name}' is being written or read");
             return Err(Error::usage(message)
@@ -527,7 +527,7 @@ fn look_anyhow(folder: &Folder) -> Result<Option<Board<Shared>>> {
 /// Ends a stream whose last writer has left it before this time, while others have never come.
 fn give_up(board: &Board<Shared>, guard: &Guard<'_, Shared>, since: u64) {
     if board.ended_at() < since
-        && let Some(writer) = board.is_left(&is_alive)
+        && let Some(writer) = board.never_came(&is_alive)
     {
         board.fail(guard, writer);
     }

@@ -251,7 +251,7 @@ impl Way<'_> {
     pub(super) fn unread(&self) -> Result<()> {
         let look = |item: &Item| {
             let folder = self.of_source(item, &item.source)?;
-            folder.is_open()?;
+            folder.check_open()?;
             folder.names(1)?.next().transpose()?;
             Err(Error::new(Kind::Changed, "this could not be looked into when it was planned")
                 .at_path(folder.shown()))

@@ -96,7 +96,7 @@ impl Planner<'_> {
             self.forget_ways(&mut above, Some(&step.target));
             let way = step.source.strip_prefix(&self.state.roots.0).unwrap_or(&step.source);
             let opened = base.below(&step.source);
-            let folder = match opened.and_then(|folder| folder.is_open().map(|()| folder)) {
+            let folder = match opened.and_then(|folder| folder.check_open().map(|()| folder)) {
                 Ok(folder) => folder,
                 Err(e) => {
                     self.closed(e, from, &step, way)?;

@@ -216,7 +216,7 @@ impl<W: Words> Board<W> {
 
     /// Of a stream that goes on and that nobody brings on, one of the writers who have never come: those who have come have closed it, and their
     /// processes have ended.
-    pub(crate) fn is_left(&self, alive: Alive<'_>) -> Option<usize> {
+    pub(crate) fn never_came(&self, alive: Alive<'_>) -> Option<usize> {
         let (mut awaited, mut left) = (None, false);
         for writer in 0..self.writers {
             let at = self.writer_at(writer);
