@@ -13,8 +13,10 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
+import traceback
 import xml.etree.ElementTree as Xml
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -123,8 +125,14 @@ class Front:
                 assert time.monotonic() < until, "nobody takes connections"
                 time.sleep(0.005)
         while self.connections:
-            assert time.monotonic() < until, f"{self.connections} connections are open"
+            assert time.monotonic() < until, f"{self.connections} connections are open\n{self.doing()}"
             time.sleep(0.005)
+
+    def doing(self) -> str:
+        """What each thread is at."""
+        threads = {thread.ident: thread.name for thread in threading.enumerate()}
+        stacks = sys._current_frames().items()
+        return "\n".join(f"{threads.get(of)}:\n{''.join(traceback.format_stack(frame)[-6:])}" for of, frame in stacks)
 
     def kind_of(self, method: str, path: str) -> str:
         """What is asked for: `create`, `part`, `complete`, `abort`, `delete`, `list`, or the method."""
@@ -317,6 +325,8 @@ class Azure(Front):
 def handler(front: Front):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # As servers do: who asks for nothing, or takes no answer, is not waited for.
+        timeout = 20
 
         def log_message(self, *args) -> None:
             pass
@@ -346,7 +356,7 @@ def handler(front: Front):
                 return self.hang_up()
             if fault == "slow":
                 time.sleep(0.3)
-            connection = http.client.HTTPConnection(front.host, front.port, timeout=60)
+            connection = http.client.HTTPConnection(front.host, front.port, timeout=30)
             path, headers = front.there(self.command, self.path, self.headers.items())
             connection.putrequest(self.command, path, skip_host=True, skip_accept_encoding=True)
             for name, value in headers:
