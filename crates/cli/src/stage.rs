@@ -14,7 +14,7 @@ use std::path::Path;
 use stead::daemon::{Clients, learn};
 use stead::stage::{
     Action, BucketUrl, Does, Exists, Location, Means, Options, Preview, Remaining, Request, Stager,
-    State, Status, Usage, Watcher, dataspaces, location, state_folder, usage,
+    State, Status, Usage, Watcher, dataspaces, location, raise_files, state_folder, usage,
 };
 use stead::{Cancel, Error, Kind, Result, units};
 
@@ -99,6 +99,7 @@ fn node_of(a: &StageArgs) -> Result<Option<String>> {
 fn here(a: &StageArgs, own: bool) -> Result<()> {
     // What a command about the same transfer has at its end: a daemon has others of these numbers.
     let end = if own { " --here" } else { "" };
+    raise_files();
     let stager = stager(&a.dataspace, a.threads)?;
     if a.list {
         let list = stager.statuses(a.all, MOST_LISTED)?;

@@ -24,7 +24,7 @@ use names::{Found, Names};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::net::sockopt::socket_peercred;
-use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
+use rustix::process::geteuid;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -47,8 +47,6 @@ const LOOK: Duration = Duration::from_secs(1);
 const EXPIRES_EVERY: Duration = Duration::from_secs(3600);
 /// Packets of one worker that are read before others have their turn.
 const AT_ONCE: usize = 64;
-/// Files that are open at once: more are of no use.
-const MOST_FILES: u64 = 1 << 16;
 
 /// How a daemon is run.
 #[derive(Debug, Clone)]
@@ -118,7 +116,7 @@ fn start(settings: Settings, fabric: Option<Arc<dyn Fabric>>, ready: impl FnOnce
     let named = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     let node = settings.node.clone().unwrap_or_else(named);
     let all = serves_all();
-    raise_files();
+    stead_stage::raise_files();
     let state = &settings.state;
     let mode = if all { 0o755 } else { 0o700 };
     std::fs::DirBuilder::new()
@@ -179,16 +177,6 @@ fn start(settings: Settings, fabric: Option<Arc<dyn Fabric>>, ready: impl FnOnce
     broker.workers.end();
     log("has ended");
     done
-}
-
-/// Programs that start a daemon often have a limit that a few users reach; it may be as high as the system allows. Workers have it, too.
-fn raise_files() {
-    let now = getrlimit(Resource::Nofile);
-    let most = now.maximum.map_or(MOST_FILES, |most| most.min(MOST_FILES));
-    if now.current.is_some_and(|current| current < most) {
-        // Without it fewer are served at a time.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..now });
-    }
 }
 
 /// What there is to be heard.

@@ -13,6 +13,7 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use stead_core::{Cancel, Error};
 use stead_store::{Aligned, Meta, resident_share, tier};
@@ -26,22 +27,31 @@ const LEAST_DIRECT: u64 = 1 << 20;
 /// What reads and writes past the page cache want to be multiples of.
 pub(crate) const ALIGN: u64 = 4096;
 
-/// The memory of a thread that copies.
-pub(crate) struct Room(Aligned);
+/// The memory of a thread that copies: as much as was asked for, and never more than [`DIRECT`]. Who copies small files alone does not have a huge
+/// page cleared for them.
+pub(crate) struct Room(Option<Aligned>);
 
 impl Room {
     pub(crate) fn new() -> Room {
-        Room(Aligned::new(DIRECT))
+        Room(None)
+    }
+
+    /// Sees to it that so many bytes and the rest of their last block can be in it; what was in it before may be gone.
+    fn hold(&mut self, len: usize) {
+        if self.0.as_ref().is_none_or(|held| held.len() < len) {
+            self.0 = Some(Aligned::new(if len <= CACHED { CACHED } else { DIRECT }));
+        }
     }
 
     /// Its first bytes.
     pub(crate) fn first(&self, len: usize) -> &[u8] {
-        self.0.get(..len).unwrap_or_default()
+        self.0.as_ref().and_then(|held| held.get(..len)).unwrap_or_default()
     }
 
     /// The same, to be filled.
     pub(crate) fn first_mut(&mut self, len: usize) -> &mut [u8] {
-        self.0.get_mut(..len).unwrap_or_default()
+        self.hold(len);
+        self.0.as_mut().and_then(|held| held.get_mut(..len)).unwrap_or_default()
     }
 }
 
@@ -184,6 +194,7 @@ impl Source {
 
     /// Reads so many bytes, at most as many as there is room for.
     pub(crate) fn read(&self, at: u64, len: usize, room: &mut Room) -> Result<(), Fault> {
+        room.hold(len);
         let mut done = 0;
         while done < len {
             let past = self.direct.load(Ordering::Relaxed);
@@ -192,7 +203,7 @@ impl Source {
                 self.direct.store(false, Ordering::Relaxed);
                 direct(&self.file, false);
             };
-            match self.file.read_at(&mut room.0[done..asked], at + done as u64) {
+            match self.file.read_at(&mut room.first_mut(asked)[done..], at + done as u64) {
                 Ok(0) => return Err(Fault::Shorter),
                 Ok(n) => done += n,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
@@ -219,7 +230,7 @@ impl Source {
 
 /// A file that is written.
 pub(crate) struct Target {
-    file: File,
+    file: Arc<File>,
     /// Writes go past the page cache, in whole blocks: the file is cut in the end.
     padded: bool,
     /// The system has said that some of it is not on the device, which it says once.
@@ -228,8 +239,8 @@ pub(crate) struct Target {
 
 impl Target {
     /// Through the page cache; see [`Target::prepare`].
-    pub(crate) fn new(file: File) -> Target {
-        Target { file, padded: false, lost: AtomicBool::new(false) }
+    pub(crate) fn new(file: impl Into<Arc<File>>) -> Target {
+        Target { file: file.into(), padded: false, lost: AtomicBool::new(false) }
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -293,7 +304,7 @@ impl Target {
             return self.file.write_all_at(room.first(len), at);
         }
         let whole = len.next_multiple_of(ALIGN as usize);
-        room.0[len..whole].fill(0);
+        room.first_mut(whole)[len..].fill(0);
         match self.file.write_all_at(room.first(whole), at) {
             Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                 // For good, and for all threads: what they write padded is cut in the end.

@@ -18,6 +18,7 @@ use crate::serve::Serve;
 use crate::status::{Progress, Watcher};
 use crate::sum::{PIECE, Sum, pieces_of};
 use crate::touch::{self, Bounds, Touched};
+use crate::unnamed::Unnamed;
 use crate::work::{self, Carries, Carry, Track};
 use std::cell::{Cell, OnceCell};
 use std::ffi::{OsStr, OsString};
@@ -337,6 +338,7 @@ impl<'a> Comparer<'a> {
                 files: &whole,
                 clones: &clones,
                 serve: &serve,
+                unnamed: &Unnamed::new(),
                 forget: &|_| Ok(()),
             };
             let threads = match (elsewhere, gentle) {

@@ -9,6 +9,7 @@ use crate::meta;
 use crate::pace::Pace;
 use crate::serve::{SERVED, Serve};
 use crate::sum::{PIECE, Sum, Sums, pieces_of};
+use crate::unnamed::{Nameless, Unnamed};
 use crate::work::{Carry, Track};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -24,6 +25,9 @@ pub(crate) const LEAST_MARKED: u64 = 256 << 20;
 
 /// Of files of so many bytes at most the device is asked ahead; larger ones keep it busy by themselves.
 const MOST_ASKED: u64 = 128 << 10;
+
+/// Files of so many bytes at most have no name until they are whole; larger ones take long enough to be seen on their way.
+const MOST_UNNAMED: u64 = 128 << 10;
 
 /// What all copies of a transfer share.
 pub(crate) struct Means<'a> {
@@ -46,6 +50,7 @@ pub(crate) struct Means<'a> {
     pub(crate) clones: &'a AtomicBool,
     /// Whether a file system is asked to copy by itself.
     pub(crate) serve: &'a Serve,
+    pub(crate) unnamed: &'a Unnamed,
     /// Forgets, durably, how far the file of this number was: it is begun anew.
     pub(crate) forget: &'a (dyn Fn(i64) -> Result<()> + Sync),
 }
@@ -63,6 +68,8 @@ pub(crate) struct Copy {
     seen: Mutex<Option<Meta>>,
     /// The target when it was whole, where that is to be known.
     made: Mutex<Option<Meta>>,
+    /// The target, if it has no name yet.
+    nameless: Mutex<Option<Nameless>>,
 }
 
 enum Opened {
@@ -134,6 +141,7 @@ impl Copy {
             sums: Mutex::new(sums),
             seen: Mutex::new(None),
             made: Mutex::new(None),
+            nameless: Mutex::new(None),
         }
     }
 
@@ -216,7 +224,7 @@ impl Copy {
     }
 
     /// The temporary file: the one that was begun, if its mark is of this source and it is there, or a new one.
-    fn open_target(&self, meta: &Meta, means: &Means<'_>) -> Result<(File, Option<Mark>)> {
+    fn open_target(&self, meta: &Meta, means: &Means<'_>) -> Result<(Arc<File>, Option<Mark>)> {
         let whole = |mark: &Mark| mark.prefix > 0 && mark.prefix.is_multiple_of(PIECE);
         let same = |mark: &Mark| {
             (mark.dev, mark.ino, mark.size) == (meta.dev, meta.ino, meta.size)
@@ -226,12 +234,19 @@ impl Copy {
         if let Some(mark) = self.mark.filter(|m| whole(m) && same(m) && m.prefix <= meta.size)
             && let Some(to) = commit::begun(&self.target, &self.temporary, mark.prefix, mode)
         {
-            return Ok((to, Some(mark)));
+            return Ok((Arc::new(to), Some(mark)));
         }
-        Ok((
-            self.track.create(&self.target, &self.temporary, mode, self.mark.is_some(), means)?,
-            None,
-        ))
+        if meta.size <= MOST_UNNAMED
+            && !self.item().replace
+            && let Some(nameless) = means.unnamed.create(&self.target, mode)?
+        {
+            let file = nameless.file();
+            *lock(&self.nameless) = Some(nameless);
+            return Ok((file, None));
+        }
+        let marked = self.mark.is_some();
+        let to = self.track.create(&self.target, &self.temporary, mode, marked, means)?;
+        Ok((Arc::new(to), None))
     }
 
     /// Copies what is between two places, and gives its checksum, if all of it was seen.
@@ -406,6 +421,9 @@ impl Carry for Copy {
         if whole || !self.is_marked() {
             *lock(&self.opened) = Opened::Never;
         }
+        if !whole {
+            *lock(&self.nameless) = None;
+        }
     }
 
     fn is_marked(&self) -> bool {
@@ -434,7 +452,10 @@ impl Carry for Copy {
     }
 
     fn name(&self) -> Result<()> {
-        commit::name(&self.target, &self.temporary, self.item())
+        match lock(&self.nameless).take() {
+            Some(nameless) => nameless.name(&self.target, self.item().name()),
+            None => commit::name(&self.target, &self.temporary, self.item()),
+        }
     }
 
     fn leave(&self) -> Result<()> {
@@ -443,7 +464,11 @@ impl Carry for Copy {
     }
 
     fn abandon(&self) -> Result<()> {
-        self.target.remove_file(&self.temporary).map(drop)
+        match lock(&self.nameless).take() {
+            // It goes with its descriptor.
+            Some(_) => Ok(()),
+            None => self.target.remove_file(&self.temporary).map(drop),
+        }
     }
 }
 
@@ -523,6 +548,7 @@ mod tests {
             files: &files,
             clones: &AtomicBool::new(false),
             serve: &serve,
+            unnamed: &Unnamed::new(),
             forget: &|_| Ok(()),
         };
         let done = work(&means);

@@ -24,6 +24,7 @@ use crate::speeds::{Speeds, Under};
 use crate::status::{Progress, Watcher};
 use crate::strays;
 use crate::touch::{self, Bounds};
+use crate::unnamed::Unnamed;
 use crate::up;
 use crate::work::{self, Carries, Carry, stops_all};
 use files::Found;
@@ -155,6 +156,7 @@ struct Way<'a> {
     /// A device has failed to write: each file is made durable by itself, so that it is known which one was lost.
     each: AtomicBool,
     clones: AtomicBool,
+    unnamed: Unnamed,
     serve: Serve,
     watch: Watch,
     /// None where no bytes move between tiers.
@@ -231,6 +233,7 @@ impl Drive<'_> {
             waits: AtomicU64::new(0),
             each: AtomicBool::new(false),
             clones: AtomicBool::new(true),
+            unnamed: Unnamed::new(),
             serve: Serve::new(false),
             watch: Watch::start(),
             under: pair.map(|pair| self.speeds.begin(&pair)),
@@ -586,6 +589,7 @@ impl Way<'_> {
             files: &self.files,
             clones: &self.clones,
             serve: &self.serve,
+            unnamed: &self.unnamed,
             forget: &|n| self.d.journal.set_mark(self.d.id, n, None),
         };
         let mut marked_at = self.watch.seconds();

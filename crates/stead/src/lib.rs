@@ -104,7 +104,7 @@ pub mod stage {
     pub use stead_stage::{
         Action, Change, Checked, Difference, Does, Exists, Failure, Is, Load, Means, Moving,
         Options, Preview, Progress, Queue, Request, Stager, Standing, State, Status, Totals, Usage,
-        Watcher, configured, ended_with, state_folder, usage,
+        Watcher, configured, ended_with, raise_files, state_folder, usage,
     };
     pub use stead_store::space::of_user as dataspaces;
     pub use stead_store::{FileTime, Meta, What};

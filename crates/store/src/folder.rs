@@ -16,6 +16,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use stead_core::{Error, Kind, Result};
 
 /// What a name in a folder leads to, without following it.
@@ -395,14 +396,20 @@ impl Folder {
     /// # Errors
     /// `Usage` if the name is taken; system errors otherwise.
     pub fn name_file(&self, file: impl AsFd, name: &OsStr) -> Result<()> {
+        // Since Linux 6.10 who has opened it may, before only who may do anything; by way of /proc it takes longer.
+        static BY_ITSELF: AtomicBool = AtomicBool::new(true);
         let file = file.as_fd();
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let named =
-            rustix::fs::linkat(CWD, path, &self.fd, name, AtFlags::SYMLINK_FOLLOW).or_else(|e| {
-                // Without /proc; so only who may do anything, before Linux 6.10.
-                let of_file = || rustix::fs::linkat(file, "", &self.fd, name, AtFlags::EMPTY_PATH);
-                if e == Errno::NOENT { of_file() } else { Err(e) }
-            });
+        let by_itself = || rustix::fs::linkat(file, "", &self.fd, name, AtFlags::EMPTY_PATH);
+        let path = || format!("/proc/self/fd/{}", file.as_raw_fd());
+        let by_path = || rustix::fs::linkat(CWD, path(), &self.fd, name, AtFlags::SYMLINK_FOLLOW);
+        let named = match BY_ITSELF.load(Ordering::Relaxed) {
+            // It is also what a folder that is gone says.
+            true => by_itself().or_else(|e| match e {
+                Errno::NOENT => by_path().inspect(|()| BY_ITSELF.store(false, Ordering::Relaxed)),
+                e => Err(e),
+            }),
+            false => by_path(),
+        };
         named.map_err(|e| self.failed("give the name to", name, e))
     }
 
