@@ -5,18 +5,17 @@
 use crate::atomic::{AtomicFile, sync_folder};
 use crate::going;
 use rustix::fs::{
-    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Statx,
-    StatxFlags, makedev,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags,
+    makedev,
 };
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use stead_core::{Error, Kind, Result};
 
 /// What a name in a folder leads to, without following it.
@@ -200,7 +199,7 @@ impl Folder {
         self.shown.join(name)
     }
 
-    fn failed(&self, doing: &str, name: &OsStr, e: Errno) -> Error {
+    pub(crate) fn failed(&self, doing: &str, name: &OsStr, e: Errno) -> Error {
         failed(doing, self.at(name), e)
     }
 
@@ -374,43 +373,6 @@ impl Folder {
         rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(mode))
             .map(File::from)
             .map_err(|e| self.failed("create", name, e))
-    }
-
-    /// Makes a new file without a name, which goes when it is closed unless it was [given](Folder::name_file) one; `None` where the file system
-    /// has no such files.
-    ///
-    /// # Errors
-    /// System errors.
-    pub fn unnamed_file(&self, mode: u32) -> Result<Option<File>> {
-        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-        match rustix::fs::openat(&self.fd, ".", flags, Mode::from_raw_mode(mode)) {
-            Ok(file) => Ok(Some(File::from(file))),
-            // What file systems say, and systems, that do not know the flag.
-            Err(Errno::NOTSUP | Errno::NOSYS | Errno::ISDIR | Errno::INVAL) => Ok(None),
-            Err(e) => Err(Error::io("make a file in", &self.shown, e.into())),
-        }
-    }
-
-    /// Gives a file that is open one more name, here. One that had names and lost all of them gets none.
-    ///
-    /// # Errors
-    /// `Usage` if the name is taken; system errors otherwise.
-    pub fn name_file(&self, file: impl AsFd, name: &OsStr) -> Result<()> {
-        // Since Linux 6.10 who has opened it may, before only who may do anything; by way of /proc it takes longer.
-        static BY_ITSELF: AtomicBool = AtomicBool::new(true);
-        let file = file.as_fd();
-        let by_itself = || rustix::fs::linkat(file, "", &self.fd, name, AtFlags::EMPTY_PATH);
-        let path = || format!("/proc/self/fd/{}", file.as_raw_fd());
-        let by_path = || rustix::fs::linkat(CWD, path(), &self.fd, name, AtFlags::SYMLINK_FOLLOW);
-        let named = match BY_ITSELF.load(Ordering::Relaxed) {
-            // It is also what a folder that is gone says.
-            true => by_itself().or_else(|e| match e {
-                Errno::NOENT => by_path().inspect(|()| BY_ITSELF.store(false, Ordering::Relaxed)),
-                e => Err(e),
-            }),
-            false => by_path(),
-        };
-        named.map_err(|e| self.failed("give the name to", name, e))
     }
 
     /// Opens a file to go on writing to it.

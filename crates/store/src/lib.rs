@@ -40,6 +40,7 @@ mod stray;
 mod stream;
 mod stripe;
 pub mod tier;
+mod unnamed;
 mod uring;
 mod viewed;
 pub mod watch;
