@@ -3903,6 +3903,18 @@ stead_status stead_stream_writer_begin(struct stead_stream_writer *writer,
                                        struct stead_error **error);
 
 /**
+ * Whether a block of a variable can be told by a start of so many numbers and a count of so many: as many as it has dimensions, each. It is for
+ * languages whose lists know how long they are, before a function that believes that they are as long.
+ *
+ * Errors: STEAD_USAGE.
+ */
+stead_status stead_stream_writer_fits(struct stead_stream_writer *writer,
+                                      uint32_t variable,
+                                      size_t start,
+                                      size_t count,
+                                      struct stead_error **error);
+
+/**
  * Puts a block of a variable into the step that is open: the part that begins at `start` and has `count` elements in each dimension of
  * the whole array; both NULL for all of it. Its elements lie one after the other at `data`, the last index running fastest. They are
  * copied.
@@ -4216,6 +4228,17 @@ stead_status stead_stream_step_parts(const struct stead_stream_step *step,
                                      uint64_t *counts,
                                      size_t *parts,
                                      struct stead_error **error);
+
+/**
+ * Whether a box of the variable `name` can be told by a start of so many numbers and a count of so many: as stead_stream_writer_fits.
+ *
+ * Errors: STEAD_NOT_FOUND if there is no such variable; STEAD_USAGE.
+ */
+stead_status stead_stream_step_fits(const struct stead_stream_step *step,
+                                    const char *name,
+                                    size_t start,
+                                    size_t count,
+                                    struct stead_error **error);
 
 /**
  * Copies a box of the variable `name` to memory of the caller: the part that begins at `start` and has `count` elements in each dimension;

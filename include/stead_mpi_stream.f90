@@ -17,11 +17,11 @@
 ! SPDX-License-Identifier: Apache-2.0 OR MIT
 module stead_mpi_stream
     use, intrinsic :: iso_c_binding
-    use stead_stream, only: stead_coupling_member, stead_coupling_ranks
     use stead_stream_c, only: c_texts, put_texts
     implicit none
     private
     public :: stead_mpi_coupling, stead_mpi_part
+    public :: stead_coupling_part, stead_coupling_rank, stead_coupling_ranks, stead_coupling_member, stead_coupling_free
 
     ! A communicator, and how long its ranks are waited for: stead_mpi_within of stead_mpi.h.
     type, bind(C) :: c_within
@@ -46,6 +46,32 @@ module stead_mpi_stream
             integer(c_int64_t), value :: timeout_ms
             type(c_ptr), intent(out) :: coupling
         end function
+
+        integer(c_int64_t) function c_coupling_part(coupling) bind(C, name='stead_coupling_part')
+            import :: c_ptr, c_int64_t
+            type(c_ptr), value :: coupling
+        end function
+
+        integer(c_int64_t) function c_coupling_rank(coupling) bind(C, name='stead_coupling_rank')
+            import :: c_ptr, c_int64_t
+            type(c_ptr), value :: coupling
+        end function
+
+        integer(c_int64_t) function c_coupling_ranks(coupling) bind(C, name='stead_coupling_ranks')
+            import :: c_ptr, c_int64_t
+            type(c_ptr), value :: coupling
+        end function
+
+        integer(c_int64_t) function c_coupling_member(coupling, rank) bind(C, name='stead_coupling_member')
+            import :: c_ptr, c_int64_t
+            type(c_ptr), value :: coupling
+            integer(c_int64_t), value :: rank
+        end function
+
+        subroutine c_coupling_free(coupling) bind(C, name='stead_coupling_free')
+            import :: c_ptr
+            type(c_ptr), value :: coupling
+        end subroutine
     end interface
 
     external :: MPI_COMM_GROUP, MPI_COMM_CREATE_GROUP, MPI_GROUP_FREE, MPI_GROUP_INCL
@@ -54,7 +80,7 @@ contains
 
     ! Makes a coupling of all ranks of a communicator, each of which names its part of the job. Collective. `dataspaces` are folders such as
     ! 'memory=/dev/shm/me', before those that are configured. All ranks are to come within `timeout_ms` milliseconds, ten minutes unless
-    ! told otherwise. stead_coupling_free of stead_stream frees it.
+    ! told otherwise. stead_coupling_free frees it.
     subroutine stead_mpi_coupling(communicator, part, coupling, status, dataspaces, timeout_ms)
         integer, intent(in) :: communicator
         character(*), intent(in) :: part
@@ -91,5 +117,36 @@ contains
         if (ierror /= success) return
         call MPI_COMM_CREATE_GROUP(communicator, mine, tag, part, ierror)
         call MPI_GROUP_FREE(mine, code)
+    end subroutine
+
+    ! Which of the parts of a coupling, by their names, this rank is of, from 0 on.
+    integer(c_int64_t) function stead_coupling_part(coupling)
+        type(c_ptr), intent(in) :: coupling
+        stead_coupling_part = c_coupling_part(coupling)
+    end function
+
+    ! Which rank of its part this is, from 0 on.
+    integer(c_int64_t) function stead_coupling_rank(coupling)
+        type(c_ptr), intent(in) :: coupling
+        stead_coupling_rank = c_coupling_rank(coupling)
+    end function
+
+    ! How many ranks its part has.
+    integer(c_int64_t) function stead_coupling_ranks(coupling)
+        type(c_ptr), intent(in) :: coupling
+        stead_coupling_ranks = c_coupling_ranks(coupling)
+    end function
+
+    ! Which rank of all, in the communicator that the coupling was made of, a rank of its part is.
+    integer(c_int64_t) function stead_coupling_member(coupling, rank)
+        type(c_ptr), intent(in) :: coupling
+        integer(c_int64_t), intent(in) :: rank
+        stead_coupling_member = c_coupling_member(coupling, rank)
+    end function
+
+    ! Writers and readers that are open go on.
+    subroutine stead_coupling_free(coupling)
+        type(c_ptr), intent(in) :: coupling
+        call c_coupling_free(coupling)
     end subroutine
 end module

@@ -14,16 +14,18 @@
 module stead_mpi_stream_f08
     use, intrinsic :: iso_c_binding
     use mpi_f08
-    use stead_mpi_stream, only: couple => stead_mpi_coupling, split => stead_mpi_part
+    use stead_mpi_stream, only: couple => stead_mpi_coupling, split => stead_mpi_part, stead_coupling_part, stead_coupling_rank, &
+        stead_coupling_ranks, stead_coupling_member, stead_coupling_free
     implicit none
     private
     public :: stead_mpi_coupling, stead_mpi_part
+    public :: stead_coupling_part, stead_coupling_rank, stead_coupling_ranks, stead_coupling_member, stead_coupling_free
 
 contains
 
     ! Makes a coupling of all ranks of a communicator, each of which names its part of the job. Collective. `dataspaces` are folders such as
     ! 'memory=/dev/shm/me', before those that are configured. All ranks are to come within `timeout_ms` milliseconds, ten minutes unless
-    ! told otherwise. stead_coupling_free of stead_stream frees it.
+    ! told otherwise. stead_coupling_free frees it.
     subroutine stead_mpi_coupling(communicator, part, coupling, status, dataspaces, timeout_ms)
         type(MPI_Comm), intent(in) :: communicator
         character(*), intent(in) :: part

@@ -23,7 +23,7 @@ module stead_stream_c
     use, intrinsic :: iso_c_binding
     implicit none
     private
-    public :: c_find, chars, put_texts, read_text, reversed, take_text
+    public :: c_find, c_fits, chars, put_texts, read_text, reversed, take_text
 
     ! A text that C reads to its end.
     type c_text
@@ -55,6 +55,14 @@ module stead_stream_c
             import :: c_ptr
             type(c_ptr), value :: text
         end subroutine
+
+        ! Lists of C are as long as they are said to be, and those of Fortran as long as they are.
+        integer(c_int) function c_fits(writer, variable, start, count, error) bind(C, name='stead_stream_writer_fits')
+            import :: c_int, c_int32_t, c_ptr, c_size_t
+            type(c_ptr), value :: writer, error
+            integer(c_int32_t), value :: variable
+            integer(c_size_t), value :: start, count
+        end function
 
         integer(c_int) function c_find(step, name, variable, bytes, error) bind(C, name='stead_stream_step_find')
             import :: c_int, c_char, c_ptr, c_size_t, step_variable
@@ -131,7 +139,7 @@ end module
 
 module stead_stream
     use, intrinsic :: iso_c_binding
-    use stead_stream_c, only: c_find, c_texts, chars, put_texts, read_text, reversed, step_variable
+    use stead_stream_c, only: c_find, c_fits, c_texts, chars, put_texts, read_text, reversed, step_variable
     implicit none
     private
     public :: stead_writer_open, stead_writer_define, stead_writer_units, stead_writer_attribute
@@ -141,11 +149,17 @@ module stead_stream
     public :: stead_reader_is_over, stead_reader_steps, stead_reader_close
     public :: stead_step_number, stead_step_dropped, stead_step_shape, stead_step_get, stead_step_get_what_there_is
     public :: stead_step_view, stead_array_is_view, stead_array_free, stead_step_free, stead_message
-    public :: stead_coupling_part, stead_coupling_rank, stead_coupling_ranks, stead_coupling_member, stead_coupling_free
 
     ! Types of elements.
-    integer(c_int), parameter, public :: STEAD_U8 = 7, STEAD_F32 = 1, STEAD_F64 = 2
-    integer(c_int), parameter, public :: STEAD_I32 = 5, STEAD_I64 = 6
+    integer(c_int), parameter, public :: STEAD_F32 = 1, STEAD_F64 = 2
+    integer(c_int), parameter, public :: STEAD_I8 = 3, STEAD_I16 = 4, STEAD_I32 = 5, STEAD_I64 = 6
+    integer(c_int), parameter, public :: STEAD_U8 = 7, STEAD_U16 = 8, STEAD_U32 = 9, STEAD_U64 = 10
+
+    ! What a `status` says.
+    integer(c_int), parameter, public :: STEAD_OK = 0, STEAD_USAGE = 1, STEAD_NOT_FOUND = 2, STEAD_PERMISSION = 3
+    integer(c_int), parameter, public :: STEAD_FORMAT = 4, STEAD_DATA = 5, STEAD_CHANGED = 6, STEAD_LIMIT = 7
+    integer(c_int), parameter, public :: STEAD_NO_SPACE = 8, STEAD_IO = 9, STEAD_CANCELLED = 10, STEAD_PEER = 11
+    integer(c_int), parameter, public :: STEAD_INTERNAL = 12, STEAD_TIMEOUT = 13
 
     ! For `keep`: no complete steps stay when all readers have had them. 0 is what is usual, one.
     integer(c_int64_t), parameter, public :: STEAD_STREAM_KEEP_NONE = -1
@@ -328,6 +342,13 @@ module stead_stream
             type(c_ptr), value :: reader
         end subroutine
 
+        integer(c_int) function c_step_fits(step, name, start, count, error) bind(C, name='stead_stream_step_fits')
+            import :: c_int, c_char, c_ptr, c_size_t
+            type(c_ptr), value :: step, error
+            character(kind=c_char), intent(in) :: name(*)
+            integer(c_size_t), value :: start, count
+        end function
+
         integer(c_int64_t) function c_number(step) bind(C, name='stead_stream_step_number')
             import :: c_ptr, c_int64_t
             type(c_ptr), value :: step
@@ -378,32 +399,6 @@ module stead_stream
         subroutine c_step_free(step) bind(C, name='stead_stream_step_free')
             import :: c_ptr
             type(c_ptr), value :: step
-        end subroutine
-
-        integer(c_int64_t) function c_coupling_part(coupling) bind(C, name='stead_coupling_part')
-            import :: c_ptr, c_int64_t
-            type(c_ptr), value :: coupling
-        end function
-
-        integer(c_int64_t) function c_coupling_rank(coupling) bind(C, name='stead_coupling_rank')
-            import :: c_ptr, c_int64_t
-            type(c_ptr), value :: coupling
-        end function
-
-        integer(c_int64_t) function c_coupling_ranks(coupling) bind(C, name='stead_coupling_ranks')
-            import :: c_ptr, c_int64_t
-            type(c_ptr), value :: coupling
-        end function
-
-        integer(c_int64_t) function c_coupling_member(coupling, rank) bind(C, name='stead_coupling_member')
-            import :: c_ptr, c_int64_t
-            type(c_ptr), value :: coupling
-            integer(c_int64_t), value :: rank
-        end function
-
-        subroutine c_coupling_free(coupling) bind(C, name='stead_coupling_free')
-            import :: c_ptr
-            type(c_ptr), value :: coupling
         end subroutine
 
         type(c_ptr) function c_message() bind(C, name='stead_last_message')
@@ -526,6 +521,8 @@ contains
         integer(c_int32_t), intent(in) :: variable
         integer(c_int64_t), intent(in) :: start(:), count(:)
         integer(c_int), intent(out) :: status
+        status = c_fits(writer, variable, size(start, kind=c_size_t), size(count, kind=c_size_t), c_null_ptr)
+        if (status /= STEAD_OK) return
         status = c_put(writer, variable, reversed(start) - 1, reversed(count), data, c_null_ptr)
     end subroutine
 
@@ -536,6 +533,10 @@ contains
         integer(c_int64_t), intent(in) :: start(:), count(:)
         type(c_ptr), intent(out) :: memory, room
         integer(c_int), intent(out) :: status
+        memory = c_null_ptr
+        room = c_null_ptr
+        status = c_fits(writer, variable, size(start, kind=c_size_t), size(count, kind=c_size_t), c_null_ptr)
+        if (status /= STEAD_OK) return
         status = c_empty(writer, variable, reversed(start) - 1, reversed(count), memory, room, c_null_ptr)
     end subroutine
 
@@ -717,6 +718,8 @@ contains
         integer(c_int64_t), intent(in) :: start(:), count(:)
         integer(c_size_t), intent(in) :: bytes
         integer(c_int), intent(out) :: status
+        status = c_step_fits(step, trim(name) // c_null_char, size(start, kind=c_size_t), size(count, kind=c_size_t), c_null_ptr)
+        if (status /= STEAD_OK) return
         status = c_get(step, trim(name) // c_null_char, reversed(start) - 1, reversed(count), to, bytes, c_null_ptr)
     end subroutine
 
@@ -730,6 +733,9 @@ contains
         integer(c_size_t), intent(out), optional :: copied
         integer(c_size_t) :: some
         some = 0
+        if (present(copied)) copied = some
+        status = c_step_fits(step, trim(name) // c_null_char, size(start, kind=c_size_t), size(count, kind=c_size_t), c_null_ptr)
+        if (status /= STEAD_OK) return
         status = c_get_some(step, trim(name) // c_null_char, reversed(start) - 1, reversed(count), to, bytes, some, c_null_ptr)
         if (present(copied)) copied = some
     end subroutine
@@ -745,6 +751,8 @@ contains
         integer(c_int), intent(out) :: status
         data = c_null_ptr
         array = c_null_ptr
+        status = c_step_fits(step, trim(name) // c_null_char, size(start, kind=c_size_t), size(count, kind=c_size_t), c_null_ptr)
+        if (status /= STEAD_OK) return
         status = c_view(step, trim(name) // c_null_char, reversed(start) - 1, reversed(count), data, c_null_ptr, array, c_null_ptr)
     end subroutine
 
@@ -762,37 +770,6 @@ contains
     subroutine stead_step_free(step)
         type(c_ptr), intent(in) :: step
         call c_step_free(step)
-    end subroutine
-
-    ! Which of the parts of a coupling, by their names, this rank is of, from 0 on.
-    integer(c_int64_t) function stead_coupling_part(coupling)
-        type(c_ptr), intent(in) :: coupling
-        stead_coupling_part = c_coupling_part(coupling)
-    end function
-
-    ! Which rank of its part this is, from 0 on.
-    integer(c_int64_t) function stead_coupling_rank(coupling)
-        type(c_ptr), intent(in) :: coupling
-        stead_coupling_rank = c_coupling_rank(coupling)
-    end function
-
-    ! How many ranks its part has.
-    integer(c_int64_t) function stead_coupling_ranks(coupling)
-        type(c_ptr), intent(in) :: coupling
-        stead_coupling_ranks = c_coupling_ranks(coupling)
-    end function
-
-    ! Which rank of all, in the communicator that the coupling was made of, a rank of its part is.
-    integer(c_int64_t) function stead_coupling_member(coupling, rank)
-        type(c_ptr), intent(in) :: coupling
-        integer(c_int64_t), intent(in) :: rank
-        stead_coupling_member = c_coupling_member(coupling, rank)
-    end function
-
-    ! Writers and readers that are open go on.
-    subroutine stead_coupling_free(coupling)
-        type(c_ptr), intent(in) :: coupling
-        call c_coupling_free(coupling)
     end subroutine
 
     ! What went wrong last in this thread.

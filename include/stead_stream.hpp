@@ -96,6 +96,13 @@ inline std::uint64_t milliseconds(std::chrono::milliseconds time) {
     return time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
 }
 
+/// Not less than a time of any unit, which may be more than a count of milliseconds can be.
+template <class R, class P> std::uint64_t milliseconds(std::chrono::duration<R, P> time) {
+    const auto seconds = std::chrono::duration<long double>(time).count();
+    if (seconds >= 9e15L) return milliseconds(std::chrono::milliseconds::max());
+    return milliseconds(std::chrono::ceil<std::chrono::milliseconds>(time));
+}
+
 /// The names of other nodes, as C has them: NULL stands for all, also where there are none.
 inline std::vector<const char *> others(const std::optional<std::vector<std::string>> &nodes) {
     if (!nodes) return {};
@@ -251,10 +258,13 @@ public:
     template <class T> void set(const variable<T> &of, const std::string &key, const char *value) {
         set(of, key, attribute(std::string(value)));
     }
-    /// The same, with a whole number.
+    /// The same, with a whole number. Throws STEAD_USAGE beyond what 64 bits with a sign can count.
     template <class T, class N, std::enable_if_t<std::is_integral_v<N>, int> = 0>
     void set(const variable<T> &of, const std::string &key, N value) {
-        set(of, key, attribute(static_cast<std::int64_t>(value)));
+        const auto number = static_cast<std::int64_t>(value);
+        if (value > N{0} && number < 0)
+            throw error(kind::usage, "attribute '" + key + "': " + std::to_string(value) + " is beyond what 64 bits with a sign can count");
+        set(of, key, attribute(number));
     }
 
     /// What it has done so far, and for whom it has waited, as JSON.
@@ -589,7 +599,7 @@ public:
     /// The same, for so long at most: none also if there is no step by then, and is_over tells which it is.
     template <class R, class P> std::optional<step> next_within(std::chrono::duration<R, P> time) {
         return taken(stead_stream_reader_next_within,
-                     detail::milliseconds(std::chrono::ceil<std::chrono::milliseconds>(time)));
+                     detail::milliseconds(time));
     }
     /// True after the last step was given, and none will come.
     bool is_over() const noexcept { return stead_stream_reader_is_over(get()); }
@@ -605,7 +615,7 @@ public:
     step wait_for(const std::string &variable, std::uint64_t number, std::chrono::duration<R, P> time) {
         stead_stream_step *s = nullptr;
         detail::call(stead_stream_reader_wait_for, get(), variable.c_str(), number,
-                     detail::milliseconds(std::chrono::ceil<std::chrono::milliseconds>(time)), &s);
+                     detail::milliseconds(time), &s);
         return step(s);
     }
     /// Has a thread of the library call a function with each step that comes, one after the other. The reader is the subscription's from

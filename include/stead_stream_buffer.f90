@@ -17,7 +17,7 @@
 ! SPDX-License-Identifier: Apache-2.0 OR MIT
 module stead_stream_buffer
     use, intrinsic :: iso_c_binding
-    use stead_stream_c, only: c_texts, put_texts, reversed
+    use stead_stream_c, only: c_fits, c_texts, put_texts, reversed
     implicit none
     private
     public :: stead_stream_empty, stead_writer_put_buffer, stead_buffer_free
@@ -64,6 +64,8 @@ contains
         integer(c_int32_t), intent(in) :: variable
         integer(c_int64_t), intent(in) :: start(:), count(:)
         integer(c_int), intent(out) :: status
+        status = c_fits(writer, variable, size(start, kind=c_size_t), size(count, kind=c_size_t), c_null_ptr)
+        if (status /= 0) return
         status = c_put_buffer(writer, variable, reversed(start) - 1, reversed(count), buffer, c_null_ptr)
     end subroutine
 

@@ -44,6 +44,7 @@ static void says_what_variables_are() {
     out.set(t, "units", "K");
     out.set(t, "long name", std::string("temperature"));
     out.set(t, "level", 3);
+    CHECK(fails(stead::kind::usage, "'large'", [&] { out.set(t, "large", std::uint64_t(1) << 63); }));
     out.set(t, "scale", 0.5);
     out.set(t, "names", std::vector<std::string>{"a", "b"});
     out.set(t, "codes", std::vector<std::int64_t>{-1, 1});
@@ -217,7 +218,7 @@ static void waits_for_steps() {
     st::reader in("awaited", reads());
     put();
     put();
-    st::step second = in.wait_for("T", 1, std::chrono::minutes(1));
+    st::step second = in.wait_for("T", 1, std::chrono::hours::max());
     CHECK(second.number() == 1 && in.wait_for("T", 0, std::chrono::seconds(0)).number() == 0);
     CHECK(fails(stead::kind::not_found, "'U'", [&] { in.wait_for("U", 1, std::chrono::seconds(0)); }));
     CHECK(fails(stead::kind::timeout, "step 2", [&] { in.wait_for("T", 2, std::chrono::milliseconds(1)); }));

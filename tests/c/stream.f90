@@ -45,6 +45,11 @@ program options_of_streams
         call must(status)
         call stead_writer_put(writer, i, [one, one], [few, two], c_loc(pixels), status)
         call must(status)
+        ! Lists are as long as the variable has dimensions.
+        call stead_writer_put(writer, i, [one], [few], c_loc(pixels), status)
+        call is_no_place(status)
+        call stead_writer_empty(writer, i, [one, one], [few], memory, room, status)
+        call is_no_place(status)
         call stead_writer_end(writer, status)
         call must(status)
     end do
@@ -237,12 +242,25 @@ contains
         call stead_step_shape(step, image, lengths, status, dtype)
         call must(status)
         if (size(lengths) /= 2 .or. dtype /= STEAD_F32) error stop 'another array'
+        call stead_step_get(step, image, [one], lengths, c_loc(got), c_sizeof(got), status)
+        call is_no_place(status)
+        call stead_step_get_what_there_is(step, image, [one, one, one], lengths, c_loc(got), c_sizeof(got), status)
+        call is_no_place(status)
+        call stead_step_view(step, image, lengths(1:0), lengths, memory, room, status)
+        call is_no_place(status)
+        call stead_step_get(step, 'U', [one], [few], c_loc(got), c_sizeof(got), status)
+        if (status /= STEAD_NOT_FOUND) error stop 'a part of nothing'
         if (any(lengths /= [few, two])) error stop 'another order of dimensions'
         call stead_step_shape(step, 'U', lengths, status)
         if (status == 0 .or. size(lengths) /= 0) error stop 'a shape of nothing'
         call is_in_kelvin('T')
         call is_in_kelvin('image')
         call stead_step_free(step)
+    end subroutine
+
+    subroutine is_no_place(status)
+        integer(c_int), intent(in) :: status
+        if (status /= STEAD_USAGE .or. index(stead_message(), 'has 2 dimensions') == 0) error stop 'a place that is none'
     end subroutine
 
     subroutine is_in_kelvin(of)

@@ -185,6 +185,42 @@ def test_there_and_back_is_the_same(space, tmp_path):
 
 
 @needed
+@pytest.mark.parametrize("other", [field(1, "f4"), np.arange(6.0)])
+def test_what_adios2_keeps_for_good_may_not_change(space, tmp_path, other):
+    """Of a variable that has another type by now, bytes were taken for those of the first one, and of more than there were."""
+    with stead.writer("one", keep=2, dataspaces=space) as w:
+        for values in (field(0, "f8"), other):
+            with w.step():
+                w.put("right", np.arange(3))
+                w.put("T", values)
+    with pytest.raises(TypeError, match="variable 'T' is .* in step 1 and was float64 with 2 dimensions"):
+        stead.adios2.copy_out("one", tmp_path / "f.bp", dataspaces=space)
+
+
+@needed
+def test_arrays_without_elements_and_attributes_of_others(space, tmp_path):
+    with stead.writer("one", keep=3, dataspaces=space) as w:
+        for n in range(3):
+            with w.step():
+                w.put("n", np.int64(n))
+                w.put("empty", np.empty((0, 3)))
+                if n != 1:
+                    w.put("T", field(n, "f8"), units="K")
+    assert stead.adios2.copy_out("one", tmp_path / "f.bp", dataspaces=space) == 3
+    assert stead.adios2.copy_in(tmp_path / "f.bp", "two", keep=3, dataspaces=space) == 3
+    with pytest.warns(UserWarning, match="no step has had 'misspelt'"):
+        assert stead.adios2.copy_in(tmp_path / "f.bp", "three", keep=3, variables=["n", "misspelt"], dataspaces=space) == 3
+    with stead.reader("two", dataspaces=space) as r:
+        for n, step in enumerate(r):
+            # What is said of a variable is not of all where that is not in the step.
+            assert sorted(step) == (["T"] if n != 1 else []) + ["empty", "n"]
+            assert step["empty"].shape == (0, 3) and step["n"] == n
+    with stead.reader("three", dataspaces=space) as r:
+        for step in r:
+            assert sorted(step) == ["n"] and step.variable("n").attributes == {}
+
+
+@needed
 def test_several_processes_share_the_blocks_of_a_file(space, programs, tmp_path):
     ended(begin(WRITES, "BP5", tmp_path / "sim.bp", "f8"))
     code = "import stead.adios2; stead.adios2.copy_in({!r}, 'sim', rank={}, writers=2, readers=1, dataspaces=S)"

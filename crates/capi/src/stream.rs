@@ -73,6 +73,16 @@ pub fn bounds(c: &Caller, shape: &[u64], start: *const u64, count: *const u64) -
     Bounds::new(start, count)
 }
 
+/// Whether lists of so many numbers can be the start and the count of a box of a variable.
+pub fn fits(name: &str, ndim: usize, start: usize, count: usize) -> Result<()> {
+    if (start, count) == (ndim, ndim) {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "a start of {start} and a count of {count} numbers, and variable '{name}' has {ndim} dimensions"
+    )))
+}
+
 /// Whose streams are told of, or removed: those of this node, and of the other ones of the pool of its daemon. A member that is 0 is what is said of it.
 ///
 /// Begin with `stead_stream_survey s = {0}; s.size = sizeof s;`: members may be added at its end, and are 0 then.

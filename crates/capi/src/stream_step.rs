@@ -3,7 +3,7 @@
 use crate::error::{stead_error, stead_status};
 use crate::guard::{Caller, c_text, call, look};
 use crate::memory::{self, stead_dtype};
-use crate::stream::bounds;
+use crate::stream::{bounds, fits};
 use crate::table::{self, Object};
 use crate::text;
 use crate::under_way::Lent;
@@ -396,6 +396,24 @@ fn asked<'c>(
     let name = c.text(name, "name of the variable")?;
     let bounds = bounds(c, &face.step.variable(name)?.shape, start, count)?;
     Ok((name, bounds))
+}
+
+/// Whether a box of the variable `name` can be told by a start of so many numbers and a count of so many: as stead_stream_writer_fits.
+///
+/// Errors: STEAD_NOT_FOUND if there is no such variable; STEAD_USAGE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_step_fits(
+    step: *const stead_stream_step,
+    name: *const c_char,
+    start: usize,
+    count: usize,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let face = table::get::<StepFace>(step)?;
+        let definition = face.step.variable(c.text(name, "name of the variable")?)?;
+        fits(&definition.name, definition.shape.len(), start, count)
+    })
 }
 
 /// Copies a box of the variable `name` to memory of the caller: the part that begins at `start` and has `count` elements in each dimension;

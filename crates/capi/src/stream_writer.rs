@@ -3,7 +3,7 @@
 use crate::error::{stead_error, stead_status};
 use crate::guard::{Caller, call, look};
 use crate::memory::{dtype, stead_dtype};
-use crate::stream::{self, STEAD_STREAM_KEEP_NONE, bounds};
+use crate::stream::{self, STEAD_STREAM_KEEP_NONE, bounds, fits};
 use crate::stream_coupling::{self, stead_coupling};
 use crate::table::{self, Object};
 use crate::text;
@@ -357,6 +357,24 @@ pub fn block(
     count: *const u64,
 ) -> Result<Bounds> {
     bounds(c, &writer.definition(variable)?.shape, start, count)
+}
+
+/// Whether a block of a variable can be told by a start of so many numbers and a count of so many: as many as it has dimensions, each. It is for
+/// languages whose lists know how long they are, before a function that believes that they are as long.
+///
+/// Errors: STEAD_USAGE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_writer_fits(
+    writer: *mut stead_stream_writer,
+    variable: u32,
+    start: usize,
+    count: usize,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |_c| with(writer, |w| {
+        let definition = w.definition(variable)?;
+        fits(&definition.name, definition.shape.len(), start, count)
+    }))
 }
 
 /// Puts a block of a variable into the step that is open: the part that begins at `start` and has `count` elements in each dimension of

@@ -17,7 +17,7 @@ use crate::notify;
 use crate::pool::{Asked, Pool};
 use crate::refuse::refuse;
 use crate::rights;
-use crate::socket::{listen, until};
+use crate::socket::{listen, make_folder, until};
 use admins::{Admins, KEPT};
 use door::{Door, Guest};
 use names::{Found, Names};
@@ -31,7 +31,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::DirBuilderExt;
+
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -119,11 +119,7 @@ fn start(settings: Settings, fabric: Option<Arc<dyn Fabric>>, ready: impl FnOnce
     stead_stage::raise_files();
     let state = &settings.state;
     let mode = if all { 0o755 } else { 0o700 };
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(mode)
-        .create(state)
-        .map_err(|e| Error::io("make the folder", state, e))?;
+    make_folder(state, mode)?;
     let path = state.join("steadd.lock");
     let lock = File::create(&path).map_err(|e| Error::io("lock", &path, e))?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {

@@ -58,10 +58,12 @@ impl Client {
         if stead_store::space::variable("STEAD_SOCKET").is_some_and(|path| path == "none") {
             return Ok(None);
         }
-        if let Some(own) = socket::own()?
-            && let Some(client) = Client::to(&own, patience)?
-        {
-            return Ok(Some(client));
+        if let Some(own) = socket::own()? {
+            let client = Client::to(&own, patience)?;
+            // Who names a socket means no other daemon, also if none listens there.
+            if client.is_some() || stead_store::space::variable("STEAD_SOCKET").is_some() {
+                return Ok(client);
+            }
         }
         Client::to(Path::new(socket::SYSTEM), patience)
     }

@@ -56,19 +56,33 @@ pub fn socket_path(all: bool) -> Result<PathBuf> {
     }
 }
 
+/// Makes a folder, if it is not there, with this mode: those whom a daemon serves come to it whatever the mask of who started that.
+///
+/// # Errors
+/// System errors.
+pub(crate) fn make_folder(folder: &Path, mode: u32) -> Result<()> {
+    let is_new = !folder.exists();
+    let made = std::fs::DirBuilder::new().recursive(true).mode(mode).create(folder);
+    let open = || std::fs::set_permissions(folder, Permissions::from_mode(mode));
+    let done = made.and_then(|()| if is_new { open() } else { Ok(()) });
+    done.map_err(|e| Error::io("make the folder", folder, e))
+}
+
 /// Listens there: for all users, or for the own one.
 ///
 /// # Errors
-/// `Usage` if somebody listens there already, or something else has the name; system errors.
+/// `Usage` if the path is too long for a socket, if somebody listens there already, or something else has the name; system errors.
 pub(crate) fn listen(path: &Path, all: bool) -> Result<UnixListener> {
     let failed = |e: std::io::Error| Error::io("listen on", path, e);
+    // Nobody could connect to it, however it got its name.
+    SocketAddrUnix::new(path).map_err(|_| {
+        Error::usage("the path of a socket has no more than 107 bytes")
+            .at_path(path)
+            .with_hint("name a shorter one by --socket")
+    })?;
     if let Some(folder) = path.parent() {
         let mode = if all { 0o755 } else { 0o700 };
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(mode)
-            .create(folder)
-            .map_err(|e| Error::io("make the folder", folder, e))?;
+        make_folder(folder, mode)?;
     }
     match std::fs::symlink_metadata(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -209,6 +223,15 @@ mod tests {
         assert!(e.kind() == Kind::Timeout && !came.is_empty(), "{e}");
         // Nor is its place taken.
         assert_eq!(listen(&path, false).unwrap_err().kind(), Kind::Usage);
+    }
+
+    #[test]
+    fn a_path_that_nobody_could_connect_to_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s".repeat(110));
+        let e = listen(&path, false).unwrap_err();
+        assert!(e.kind() == Kind::Usage && e.to_string().contains("107 bytes"), "{e}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]

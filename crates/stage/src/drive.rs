@@ -642,6 +642,10 @@ impl Way<'_> {
         let last = self.endings.load(Ordering::Relaxed);
         let ahead = Amount::new(totals.files.saturating_sub(last), totals.bytes);
         let left = rates.seen.takes(ahead.less(Amount::new(files, bytes))).and(rates.names);
+        // What file systems share is no part of what a limit is for.
+        let shares = self.clones.load(Ordering::Relaxed) && self.kept.load(Ordering::Relaxed) > 0;
+        let to_move = if shares { 0 } else { totals.bytes.saturating_sub(bytes) };
+        let left = left.at_least(self.limiter.least(to_move as f64));
         if let Some(under) = self.measured() {
             under.tell(rates.seen);
         }

@@ -76,6 +76,14 @@ pub(crate) struct Item {
     pub(crate) replace: bool,
 }
 
+/// The tag of the transfer whose such a name is.
+pub(crate) fn tag_of(name: &OsStr) -> Option<u64> {
+    let (tag, n) = name.to_str()?.strip_prefix(".stead-")?.split_once('-')?;
+    let n = i64::from_str_radix(n, 16).ok()?;
+    let tag = u64::from_str_radix(tag, 16).ok()?;
+    (format!(".stead-{tag:016x}-{n:x}") == name.to_str()?).then_some(tag)
+}
+
 impl Item {
     /// The name that its bytes have until they are whole: the same after a crash, and another one for each transfer.
     pub(crate) fn temporary(&self, tag: u64) -> OsString {

@@ -95,6 +95,7 @@ pub(crate) struct Known {
 /// A transfer that has begun and not ended.
 pub(crate) struct UnderWay {
     pub(crate) id: i64,
+    pub(crate) tag: u64,
     pub(crate) ends: Ends,
     /// Somebody does it now, as far as it says.
     pub(crate) running: bool,

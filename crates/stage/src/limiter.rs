@@ -99,6 +99,12 @@ impl Limiter {
         !self.flows.is_empty()
     }
 
+    /// Seconds that so many bytes take at least.
+    pub(crate) fn least(&self, bytes: f64) -> f64 {
+        let of = |flow: &Arc<Flow>| bytes / flow.now().per_second - AHEAD_S;
+        self.flows.iter().map(of).fold(0.0, f64::max)
+    }
+
     /// Waits until so many bytes may go.
     ///
     /// # Errors

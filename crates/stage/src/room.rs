@@ -46,7 +46,7 @@ impl Rooms {
             return Ok(());
         }
         // This may take long: others go on meanwhile.
-        let all = rules::left(rule, 0, cancel)?;
+        let all = rules::left(rule, 0, &|_| false, cancel)?;
         let mut rooms = self.all();
         let room = rooms.entry(key(rule)).or_insert_with(|| Room {
             left: 0,

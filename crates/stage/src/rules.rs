@@ -1,12 +1,14 @@
 //! What is agreed about dataspaces, as far as each transfer by itself keeps to it: quotas, jobs.
 
 use crate::ends::Base;
-use crate::journal::{Ends, Journal};
+use crate::job::tag_of;
+use crate::journal::{Ends, Journal, UnderWay};
 use crate::manager::Means;
 use crate::others::{Beside, Claim};
 use crate::place::Place;
 use crate::plan::{Planned, Sums};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -107,6 +109,12 @@ pub fn keep_to_jobs(means: &Means, job: Option<&str>, at: &Location) -> Result<(
     may_touch(quota::around(&means.spaces, &named, &above).iter(), job, &means.jobs)
 }
 
+/// Tells names of files that these transfers are bringing.
+pub(crate) fn of_these(all: &[UnderWay]) -> impl Fn(&OsStr) -> bool {
+    let tags: BTreeSet<u64> = all.iter().map(|transfer| transfer.tag).collect();
+    move |name| tag_of(name).is_some_and(|tag| tags.contains(&tag))
+}
+
 /// Bytes that transfers under way still have to write to a dataspace, but for this one.
 pub(crate) fn coming(journal: &Journal, name: &str, place: &str, but: Option<i64>) -> Result<u64> {
     let there = |ends: &Ends| ends.target.as_ref().is_some_and(|base| is_of(base, name, place));
@@ -139,7 +147,7 @@ pub(crate) fn within_quota<'a>(
             let claim = beside.map(|beside| beside.claim(rule, coming, more)).transpose()?;
             let claim = claim.flatten();
             let theirs = claim.as_ref().map_or(0, Claim::theirs);
-            let all = left(rule, coming, cancel)?;
+            let all = left(rule, coming, &of_these(&journal.under_way()?), cancel)?;
             let all = all.into_iter().map(|left| left.beside(theirs).without(&planned.sums));
             match all.into_iter().try_for_each(|left| left.refuse(rule, needed)) {
                 // What has come is told a moment later, and lies there already.
@@ -171,8 +179,13 @@ pub(crate) struct Left {
 ///
 /// # Errors
 /// Those of [`quota::left`].
-pub(crate) fn left(rule: &Rule, coming: u64, cancel: &Cancel) -> Result<Vec<Left>> {
-    let all = quota::left(rule, &|| cancel.check())?;
+pub(crate) fn left(
+    rule: &Rule,
+    coming: u64,
+    on_their_way: &dyn Fn(&OsStr) -> bool,
+    cancel: &Cancel,
+) -> Result<Vec<Left>> {
+    let all = quota::left(rule, on_their_way, &|| cancel.check())?;
     Ok(all.into_iter().map(|of| Left { of, coming, freed: 0 }).collect())
 }
 

@@ -139,7 +139,7 @@ fn one(
             usage.running += 1;
         }
     }
-    if let Err(e) = look(&mut usage, spaces, &terms, rates, cancel) {
+    if let Err(e) = look(&mut usage, spaces, &terms, rates, under_way, cancel) {
         usage.error = Some(e.to_string());
     }
     usage
@@ -150,6 +150,7 @@ fn look(
     spaces: &Spaces,
     terms: &Terms,
     rates: &[(String, f64)],
+    under_way: &[UnderWay],
     cancel: &Cancel,
 ) -> Result<()> {
     let place = spaces.place(&usage.name)?;
@@ -185,7 +186,7 @@ fn look(
         (usage.owner, usage.group) = (Some(meta.uid), Some(meta.gid));
         usage.mode = Some(format!("{:04o}", meta.mode));
     }
-    let used = quota::used(place, terms, &|| cancel.check())?;
+    let used = quota::used(place, terms, &rules::of_these(under_way), &|| cancel.check())?;
     (usage.quota_used, usage.user_quota_used) = (used.all, used.own);
     if terms.memory && !stead_store::tier::is_memory(folder) {
         return Err(Error::usage("this folder does not lie in memory").at_path(folder.shown()));

@@ -580,3 +580,34 @@ fn what_cannot_begin_is_not_under_way() {
     };
     assert_eq!(state(), "interrupted");
 }
+
+#[test]
+fn no_estimate_is_below_what_a_limit_allows() {
+    struct Least(Cancel, Mutex<Vec<f64>>);
+    impl Watcher for Least {
+        fn progress(&self, p: &Progress) {
+            if p.bytes_done > 0 && p.bytes_done < p.bytes {
+                let least = (p.bytes - p.bytes_done) as f64 / 4e6;
+                self.1.lock().unwrap().push(p.left.low.min(p.left.seconds) - least);
+            }
+            // Once it has been told a few times.
+            if p.seconds > 1.0 {
+                self.0.cancel();
+            }
+        }
+    }
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        return eprintln!("NOT TESTED HERE: there is no memory that is a folder");
+    };
+    let p = lab();
+    let (from, to) = (dir.path().join("f"), dir.path().join("g"));
+    fs::write(&from, vec![7; 40_000_000]).unwrap();
+    let mut request = p.request(Action::Copy, from.to_str().unwrap(), to.to_str().unwrap());
+    request.options.limit = Some(4_000_000);
+    let least = Least(Cancel::new(), Mutex::default());
+    let id = p.stager.submit(&request).unwrap();
+    p.stager.run(id, &least.0, Some(&least)).unwrap_err();
+    let told = least.1.into_inner().unwrap();
+    // A little may go at once.
+    assert!(!told.is_empty() && told.iter().all(|over| *over > -0.1), "{told:?}");
+}

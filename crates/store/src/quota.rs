@@ -1,10 +1,10 @@
 //! What is agreed about how much may lie in dataspaces, and what does: for all who keep to it.
 
 use crate::{Folder, What};
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::process::geteuid;
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use stead_core::layout::spaces::Bound;
@@ -91,19 +91,22 @@ pub struct Used {
 }
 
 /// Looks what lies in a dataspace, if there is a quota. Where it is a file system of its own, that is asked; otherwise all of it is walked through,
-/// until `check` has an error.
+/// until `check` has an error, but for files of this user that are `on_their_way`, by their names: who asks counts these as a whole.
 ///
 /// # Errors
 /// That one; those of opening it.
-pub fn used(place: &str, terms: &Terms, check: &dyn Fn() -> Result<()>) -> Result<Used> {
+pub fn used(
+    place: &str,
+    terms: &Terms,
+    on_their_way: &dyn Fn(&OsStr) -> bool,
+    check: &dyn Fn() -> Result<()>,
+) -> Result<Used> {
     let mut used = Used::default();
     if !has_quota(terms) || BucketUrl::is_meant(place) {
         return Ok(used);
     }
     let root = Folder::open(Path::new(place))?;
-    let above = Path::new(place).parent().and_then(|path| std::fs::metadata(path).ok());
-    let whole = above.is_some_and(|above| root.own_meta().is_ok_and(|m| m.dev != above.dev()));
-    if whole && terms.quota.is_some() {
+    if terms.quota.is_some() && is_whole(&root) {
         let stat = rustix::fs::fstatvfs(&root)
             .map_err(|e| Error::io("look at the room of", root.shown(), e.into()))?;
         let blocks = stat.f_blocks.saturating_sub(stat.f_bfree);
@@ -111,7 +114,8 @@ pub fn used(place: &str, terms: &Terms, check: &dyn Fn() -> Result<()>) -> Resul
         used.whole = true;
     }
     if terms.user_quota.is_some() || used.all.is_none() {
-        let mut walk = Walk { user: geteuid().as_raw(), several: HashSet::new(), all: 0, own: 0 };
+        let (user, several) = (geteuid().as_raw(), HashSet::new());
+        let mut walk = Walk { user, on_their_way, several, all: 0, own: 0 };
         walk.folder(&root, root.own_meta()?.dev, DEEPEST, check)?;
         used.all = terms.quota.and(used.all.or(Some(walk.all)));
         used.own = terms.user_quota.map(|_| walk.own);
@@ -119,15 +123,34 @@ pub fn used(place: &str, terms: &Terms, check: &dyn Fn() -> Result<()>) -> Resul
     Ok(used)
 }
 
-struct Walk {
+/// True if a folder is all of a file system, so that what this has is what lies there: a link to a part of one is not, nor is such a part that is
+/// mounted once more. As what nobody can tell is not, either, it is walked through.
+fn is_whole(folder: &Folder) -> bool {
+    let above = folder.meta(OsStr::new("..")).ok().flatten();
+    let is_mounted = above.is_some_and(|above| folder.own_meta().is_ok_and(|m| m.dev != above.dev));
+    let mount = || {
+        let flags = StatxFlags::MNT_ID;
+        let found = statx(folder, "", AtFlags::EMPTY_PATH, flags).ok()?;
+        StatxFlags::from_bits_retain(found.stx_mask).contains(flags).then_some(found.stx_mnt_id)
+    };
+    let is_of = |line: &str, id: u64| {
+        let mut words = line.split(' ');
+        words.next().and_then(|word| word.parse().ok()) == Some(id) && words.nth(2) == Some("/")
+    };
+    let mounts = || std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    is_mounted && mount().is_some_and(|id| mounts().lines().any(|line| is_of(line, id)))
+}
+
+struct Walk<'w> {
     user: u32,
+    on_their_way: &'w dyn Fn(&OsStr) -> bool,
     /// Files with several names that were counted.
     several: HashSet<(u64, u64)>,
     all: u64,
     own: u64,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn folder(
         &mut self,
         folder: &Folder,
@@ -141,8 +164,7 @@ impl Walk {
             check()?;
             for name in list.unwrap_or_default() {
                 let Ok(Some(meta)) = folder.meta_on(&name, dev) else { continue };
-                // What is on its way is counted as a whole, by the journal.
-                let on_its_way = meta.uid == self.user && is_temporary(&name);
+                let on_its_way = meta.uid == self.user && (self.on_their_way)(&name);
                 let again = meta.what != What::Folder
                     && meta.links > 1
                     && !self.several.insert((meta.dev, meta.ino));
@@ -165,11 +187,6 @@ impl Walk {
     }
 }
 
-/// True of what a transfer has not brought yet.
-fn is_temporary(name: &OsStr) -> bool {
-    name.as_bytes().starts_with(b".stead-")
-}
-
 /// What a quota of a dataspace leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Left {
@@ -187,9 +204,13 @@ pub struct Left {
 ///
 /// # Errors
 /// Those of [`used`].
-pub fn left(rule: &Rule, check: &dyn Fn() -> Result<()>) -> Result<Vec<Left>> {
+pub fn left(
+    rule: &Rule,
+    on_their_way: &dyn Fn(&OsStr) -> bool,
+    check: &dyn Fn() -> Result<()>,
+) -> Result<Vec<Left>> {
     let Rule { place, terms, .. } = rule;
-    let Used { all, own, whole } = used(place, terms, check)?;
+    let Used { all, own, whole } = used(place, terms, on_their_way, check)?;
     let all = [(terms.quota, all, true, whole), (terms.user_quota, own, false, false)];
     let left = all.into_iter().filter_map(|(quota, used, is_of_all, whole)| {
         Some(Left { quota: quota?, used: used?, is_of_all, whole })
@@ -226,7 +247,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_str().unwrap();
         let terms = Terms { user_quota: Some(1), quota: Some(1), ..Terms::default() };
-        let count = || used(path, &terms, &|| Ok(())).unwrap().own.unwrap();
+        let mine = |name: &OsStr| name == ".stead-x";
+        let count = || used(path, &terms, &mine, &|| Ok(())).unwrap().own.unwrap();
         let empty = count();
         std::fs::create_dir(dir.path().join("a")).unwrap();
         std::fs::write(dir.path().join("a/f"), vec![1; 100_000]).unwrap();
@@ -236,15 +258,48 @@ mod tests {
         std::os::unix::fs::symlink("/", dir.path().join("out")).unwrap();
         std::fs::write(dir.path().join(".stead-x"), vec![1; 100_000]).unwrap();
         assert!(count() - one < 50_000, "{} {one}", count());
-        assert_eq!(used(path, &Terms::default(), &|| Ok(())).unwrap(), Used::default());
+        // What only looks like one lies there as all else.
+        std::fs::write(dir.path().join(".stead-y"), vec![1; 100_000]).unwrap();
+        assert!(count() - one >= 100_000, "{} {one}", count());
+        assert_eq!(used(path, &Terms::default(), &mine, &|| Ok(())).unwrap(), Used::default());
         let stopped = || -> Result<()> { Err(Error::cancelled()) };
-        assert_eq!(used(path, &terms, &stopped).unwrap_err().kind(), Kind::Cancelled);
+        assert_eq!(used(path, &terms, &mine, &stopped).unwrap_err().kind(), Kind::Cancelled);
         let rule = Rule { name: "s".into(), place: path.into(), terms };
-        let left = left(&rule, &|| Ok(())).unwrap();
+        let left = left(&rule, &mine, &|| Ok(())).unwrap();
         assert_eq!(left.iter().map(Left::bytes).collect::<Vec<_>>(), [0, 0]);
         let says = left.iter().map(|left| left.shortage("s", 5));
         let whose = ["which has 1 B for all users together: ", "which has 1 B for each user: "];
         assert!(says.zip(whose).all(|(says, whose)| says.contains(whose)));
+    }
+
+    #[test]
+    #[allow(clippy::print_stderr)]
+    fn a_file_system_is_asked_for_all_of_it_alone() {
+        let run = |command: &str, words: &[&OsStr]| {
+            let done = std::process::Command::new(command).args(words).output();
+            done.is_ok_and(|done| done.status.success())
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(&path).unwrap();
+            path
+        };
+        let (all, again) = (at("all"), at("again"));
+        let [tmpfs, bind, lazy] = ["-ttmpfs", "--bind", "-l"].map(OsStr::new);
+        if !run("mount", &[tmpfs, OsStr::new("none"), all.as_os_str()]) {
+            return eprintln!("NOT TESTED HERE: only root mounts");
+        }
+        let part = at("all/part");
+        std::os::unix::fs::symlink(&part, dir.path().join("link")).unwrap();
+        let bound = run("mount", &[bind, part.as_os_str(), again.as_os_str()]);
+        let is = |path: &Path| is_whole(&Folder::open(path).unwrap());
+        let found = [is(&all), is(&part), is(&dir.path().join("link")), is(&again), is(dir.path())];
+        for path in [&again, &all] {
+            run("umount", &[lazy, path.as_os_str()]);
+        }
+        assert!(bound);
+        assert_eq!(found, [true, false, false, false, false]);
     }
 
     #[test]

@@ -232,7 +232,7 @@ impl Step {
 
     /// True if there is a variable of this name in it.
     pub fn has(&self, name: &str) -> bool {
-        self.find(name).is_ok_and(|(n, definition)| self.is_put(n, definition))
+        self.find(name).is_ok()
     }
 
     fn is_put(&self, variable: usize, definition: &Definition) -> bool {
@@ -254,6 +254,8 @@ impl Step {
     fn find(&self, name: &str) -> Result<(usize, &Definition)> {
         let found = self.definitions().find(name);
         let found = found.and_then(|(n, d)| Some((usize::try_from(n).ok()?, d)));
+        // Others are defined, and nobody has put anything of them.
+        let found = found.filter(|(n, definition)| self.is_put(*n, definition));
         found.ok_or_else(|| {
             let names: Vec<&str> = self.variables().take(12).map(|d| d.name.as_str()).collect();
             let (name, step) = (shown(name), self.0.step);

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use stead_core::units::format_size;
-use stead_core::{Bounds, Error, Kind, Result};
+use stead_core::{Bounds, DType, Error, Kind, Result};
 use stead_store::Folder;
 use stead_store::arena::{Arena, Options, Piece, Place};
 
@@ -76,6 +76,8 @@ pub struct Room {
     piece: Arc<Piece>,
     variable: u32,
     bounds: Bounds,
+    /// What the variable was when it was given.
+    form: (DType, Vec<u64>),
     /// The number of its writer.
     of: u64,
 }
@@ -432,7 +434,8 @@ impl Writer {
         match self.take_in(buffer, len)? {
             Some(piece) => {
                 let (piece, bounds) = (Arc::new(piece), block.bounds);
-                self.put_room(Room { piece, variable, bounds, of: self.number })
+                let form = self.form(variable)?;
+                self.put_room(Room { piece, variable, bounds, form, of: self.number })
             }
             None => self.put(variable, bounds, bytes),
         }
@@ -450,7 +453,12 @@ impl Writer {
         self.check()?;
         let block = self.block(variable, bounds)?;
         let piece = self.take(block.place.len)?;
-        Ok(Room { piece: Arc::new(piece), variable, bounds: block.bounds, of: self.number })
+        let (bounds, form) = (block.bounds, self.form(variable)?);
+        Ok(Room { piece: Arc::new(piece), variable, bounds, form, of: self.number })
+    }
+
+    fn form(&self, variable: u32) -> Result<(DType, Vec<u64>)> {
+        self.definition(variable).map(|d| (d.dtype, d.shape.clone()))
     }
 
     /// A block that is to come, and how many bytes it has.
@@ -476,13 +484,23 @@ impl Writer {
     /// # Errors
     /// `Usage` outside a step, and if the variable is another one by now.
     pub fn put_room(&mut self, room: Room) -> Result<()> {
-        let Room { piece, variable, bounds, of } = room;
+        let Room { piece, variable, bounds, form, of } = room;
         if of != self.number {
             return Err(Error::usage("this is memory of another writer")
                 .with_hint("what a writer gives is put by the same one"));
         }
         let block = BlockEntry { variable, bounds, place: piece.place() };
         self.definitions.check(&block)?;
+        let now = self.definition(variable)?;
+        if (now.dtype, &now.shape) != (form.0, &form.1) {
+            let message = format!(
+                "variable '{}' has another type or shape than this memory was given for",
+                shown(&now.name)
+            );
+            return Err(
+                Error::usage(message).with_hint("ask for new memory after it was defined anew")
+            );
+        }
         let step = self.step;
         let Some(open) = &mut self.open else {
             let message = format!("step {step} was not begun");

@@ -69,7 +69,7 @@ fn columns() -> Vec<(usize, &'static str, &'static [u64], Bounds)> {
 }
 
 fn has(step: &Step, name: &str) -> bool {
-    !step.parts(name).unwrap().is_empty()
+    step.has(name)
 }
 
 /// What the readers of these tests get: columns of all writers, a part of one block, the same into memory of their own.
@@ -467,4 +467,49 @@ fn who_puts_nothing_of_a_variable_has_no_say_in_its_shape() {
     }
     let error = reader.next_step().unwrap_err();
     assert!(error.message().contains("writers disagree about variable 'T'"), "{error}");
+}
+
+#[test]
+fn memory_is_put_as_what_it_was_given_for() {
+    let place = Place::new();
+    let mut writer = Writer::open("sim", &place.written()).unwrap();
+    let t = writer.define(Definition::new("T", DType::F64, [4, 6])).unwrap();
+    let other = |dtype, shape: &[u64]| Definition {
+        dtype,
+        ..Definition::new("T", DType::F64, shape.to_vec())
+    };
+    for (dtype, shape) in [(DType::I64, [4, 6]), (DType::F64, [6, 8])] {
+        let room = writer.empty(t, &bounds(&[0, 0], &[4, 6])).unwrap();
+        writer.begin().unwrap();
+        assert_eq!(writer.define(other(dtype, &shape)).unwrap(), t);
+        let e = writer.put_room(room).unwrap_err();
+        assert!(
+            e.kind() == Kind::Usage && e.message().contains("'T' has another type or shape"),
+            "{e}"
+        );
+        writer.define(Definition::new("T", DType::F64, [4, 6])).unwrap();
+        let room = writer.empty(t, &bounds(&[0, 0], &[4, 6])).unwrap();
+        writer.put_room(room).unwrap();
+        writer.end().unwrap();
+    }
+}
+
+#[test]
+fn what_is_defined_and_not_put_is_not_found() {
+    let place = Place::new();
+    let mut writer = Writer::open("sim", &place.written()).unwrap();
+    let t = writer.define(Definition::new("T", DType::F64, [2])).unwrap();
+    writer.define(Definition::new("unput", DType::F64, [3])).unwrap();
+    writer.begin().unwrap();
+    writer.put(t, &bounds(&[0], &[2]), &[0; 16]).unwrap();
+    writer.end().unwrap();
+    let mut reader = Reader::open("sim", &place.read()).unwrap();
+    let step = reader.next_step().unwrap().unwrap();
+    let none = |e: stead_core::Error| {
+        assert!(e.kind() == Kind::NotFound && e.message().contains("no variable 'unput'"), "{e}");
+    };
+    none(step.variable("unput").unwrap_err());
+    none(step.get_into("unput", &bounds(&[0], &[3]), &mut [0; 3]).unwrap_err());
+    none(reader.wait_for("unput", 0, Duration::ZERO).map(drop).unwrap_err());
+    assert!(!step.has("unput") && step.has("T"));
 }

@@ -261,7 +261,11 @@ impl Workers {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(false),
             Err(e) => Err(Error::io("make the folder", path, e)),
         };
-        make(&users, 0o711)?;
+        if make(&users, 0o711)? {
+            // Whatever the mask of who started the daemon.
+            let open = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+            std::fs::set_permissions(&users, open).map_err(|e| Error::io("open", &users, e))?;
+        }
         // Nothing within a folder of a user is looked at here, nor the folder itself: it may be one that does not answer. It is there
         // with its owner, or not at all.
         let (own, new) = (users.join(user.to_string()), users.join(format!("{user}.new")));

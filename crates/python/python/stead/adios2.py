@@ -100,11 +100,13 @@ def copy_in(
             rank, writers, steps = options.get("rank") or 0, options.get("writers") or 1, 0
             if comm := options.get("comm"):
                 rank, writers = comm.rank, comm.size
+            seen: set[str] = set()
             while _next(adios, found, path, timeout):
                 with w.step():
-                    _step_in(adios, io, found, w, variables, rank, writers)
+                    _step_in(adios, io, found, w, variables, seen, rank, writers)
                 found.end_step()
                 steps += 1
+            _never_there(variables, seen)
             return steps
     finally:
         found.close()
@@ -136,13 +138,30 @@ def _next(adios: Any, found: Any, path: str, timeout: float) -> bool:
             raise make("timeout", f"the next step of '{path}' has not come in {timeout:g} s", "does its writer go on?", path=path)
 
 
-def _step_in(adios: Any, io: Any, found: Any, w: _streams.StreamWriter, variables: Collection[str] | None, rank: int, writers: int) -> None:
-    """Copies a step."""
+def _never_there(variables: Collection[str] | None, seen: Collection[str]) -> None:
+    """Tells of variables that were to be copied and that no step had: a name may be misspelt."""
+    if never := sorted(set(variables or ()) - set(seen)):
+        warnings.warn(f"no step has had {', '.join(repr(name) for name in never)}, which variables= names", stacklevel=3)
+
+
+def _step_in(
+    adios: Any,
+    io: Any,
+    found: Any,
+    w: _streams.StreamWriter,
+    variables: Collection[str] | None,
+    seen: set[str],
+    rank: int,
+    writers: int,
+) -> None:
+    """Copies a step. What variables there were is noted."""
     import numpy as np
 
     say: dict[str, Any]
+    seen.update(io.available_variables())
     there = [name for name in io.available_variables() if variables is None or name in variables]
-    of = _attributes(io, there)
+    # Those of variables that are not copied, or not in this step, are not everybody's.
+    of = _attributes(io, sorted(seen.union(variables or ())))
     for name in there:
         variable = io.inquire_variable(name)
         kind, local = variable.type(), variable.shape_id() not in (adios.ShapeID.GlobalValue, adios.ShapeID.GlobalArray)
@@ -223,13 +242,15 @@ def copy_out(
         engine: Of ADIOS2.
         parameters: Of the engine, such as `{"RendezvousReaderCount": 2}`.
         variables: Those to copy; all, if it is not said.
-        timeout: Seconds to wait for the stream, and for each step of it.
+        timeout: Seconds to wait for the stream, and for each step of it. ADIOS2 waits for readers over SST as long as it likes: by itself for the
+            first one, unless `parameters` say `{"RendezvousReaderCount": 0}`, and then where they are behind.
         options: As for `stead.reader`, but for those that say which of several processes this is.
 
     Raises:
         ImportError: There is no `adios2`.
         IoError: ADIOS2 cannot open it; it says why.
-        TypeError: This is one of several processes, as `rank`, `ranks` or `comm` say.
+        TypeError: This is one of several processes, as `rank`, `ranks` or `comm` say; or a variable has become one of another type, or of another
+            number of dimensions, which ADIOS2 does not have.
         Error: As of `stead.reader`: what was complete is in ADIOS2 then.
     """
     if _is_one_of_several(options, "ranks"):
@@ -240,20 +261,24 @@ def copy_out(
         io, made = _open(adios, library, path, engine, parameters, "Write")
         try:
             said: dict[str, Any] = {}
+            forms: dict[str, Any] = {}
             steps = 0
             for step in r:
                 made.begin_step()
                 for name in step:
                     if variables is None or name in variables or name == GLOBAL:
-                        _variable_out(adios, io, made, step, name, said, engine)
+                        _variable_out(adios, io, made, step, name, said, forms, engine)
                 made.end_step()
                 steps += 1
+            _never_there(variables, forms)
             return steps
         finally:
             made.close()
 
 
-def _variable_out(adios: Any, io: Any, made: Any, step: Step, name: str, said: dict[str, Any], engine: str) -> None:
+def _variable_out(
+    adios: Any, io: Any, made: Any, step: Step, name: str, said: dict[str, Any], forms: dict[str, Any], engine: str
+) -> None:
     """Copies a variable of a step."""
     import numpy as np
 
@@ -262,17 +287,23 @@ def _variable_out(adios: Any, io: Any, made: Any, step: Step, name: str, said: d
     if name != GLOBAL:
         parts = [([s.start for s in box], [s.stop - s.start for s in box]) for _, box in step.parts(name)]
         shape = list(known.shape)
-        variable = io.inquire_variable(name)
+        variable, form = io.inquire_variable(name), (known.dtype, len(shape))
         if variable is None:
             variable = io.define_variable(name, np.empty(1, known.dtype), shape, [0] * len(shape), shape)
+        elif forms[name] != form:
+            was, now = (f"{dtype} with {ndim} dimensions" for dtype, ndim in (forms[name], form))
+            raise TypeError(f"variable '{name}' is {now} in step {step.number} and was {was}: ADIOS2 keeps what it was first; leave it out by variables=")
         elif shape:
             variable.set_shape(shape)
+        forms[name] = form
+        # Of an array without elements there are no parts, and it is there all the same.
+        parts = parts or [([0] * len(shape), shape)]
         for start, count in parts if shape else parts[:1]:
-            if 0 in count:
+            if 0 in count and 0 not in shape:
                 continue
             if shape:
                 variable.set_selection([start, count])
-            part = np.ascontiguousarray(step.get(name, (start, count)))
+            part = np.ascontiguousarray(step.get(name, (start, count))) if 0 not in count else np.empty(1, known.dtype)
             # By its address: what is for reading only is refused as an array.
             made.impl.Put(variable.impl, part.ctypes.data, adios.Mode.Sync)
         if known.dims:
@@ -307,6 +338,8 @@ def main(words: Sequence[str] | None = None) -> int:
     given = parse.parse_args(words)
     copy = copy_in if given.way == "in" else copy_out
     some = {"readers": given.readers} if given.way == "in" and given.readers is not None else {}
+    if wrong := [one for one in given.set if "=" not in one]:
+        parse.error(f"--set {wrong[0]}: KEY=VALUE is wanted")
     parameters = dict(one.split("=", 1) for one in given.set)
     variables = given.variables.split(",") if given.variables else None
     try:

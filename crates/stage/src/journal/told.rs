@@ -120,17 +120,18 @@ impl Journal {
     /// # Errors
     /// Those of the database.
     pub(crate) fn under_way(&self) -> Result<Vec<UnderWay>> {
-        let rows: Vec<(i64, String, bool, i64)> = self.with("read", |c| {
+        let rows: Vec<(i64, i64, String, bool, i64)> = self.with("read", |c| {
             c.prepare_cached(
-                "SELECT id, ends, state = 'running', max(bytes - bytes_done, 0) FROM transfer
+                "SELECT id, tag, ends, state = 'running', max(bytes - bytes_done, 0) FROM transfer
                  WHERE state <> 'pending' AND state IN ('running', 'interrupted') AND ends IS NOT NULL",
             )?
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?
             .collect()
         })?;
         rows.into_iter()
-            .map(|(id, ends, running, left)| {
-                Ok(UnderWay { id, ends: self.of_text(&ends)?, running, left: whole(left) })
+            .map(|(id, tag, ends, running, left)| {
+                let (tag, ends) = (tag.cast_unsigned(), self.of_text(&ends)?);
+                Ok(UnderWay { id, tag, ends, running, left: whole(left) })
             })
             .collect()
     }

@@ -124,7 +124,7 @@ impl Choice<'_> {
             if left < self.bytes {
                 break;
             }
-            for of in quota::left(&rule, check)? {
+            for of in quota::left(&rule, &|_| false, check)? {
                 left = left.min(of.bytes());
             }
         }

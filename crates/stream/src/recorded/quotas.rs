@@ -124,7 +124,7 @@ impl Quotas {
         let (began, written) = (clock::now(), board.written());
         let mut least: Option<(usize, Left)> = None;
         for (at, rule) in self.rules.iter().enumerate() {
-            for left in quota::left(rule, &|| self.cancel.check())? {
+            for left in quota::left(rule, &|_| false, &|| self.cancel.check())? {
                 if least.is_none_or(|(_, least)| left.bytes() < least.bytes()) {
                     least = Some((at, left));
                 }
