@@ -45,6 +45,8 @@ const TALKERS: usize = 8192;
 const LOOK: Duration = Duration::from_secs(1);
 /// Of the other writers of a stream so many are looked at then, each time other ones: all ranks together look at all of them.
 const LOOKED_AT: usize = 8;
+/// Runs of streams that have failed elsewhere, of which is known.
+const BROKEN: usize = 256;
 /// So many choices of runs are remembered, and names of groups are no longer.
 const SETTLED: usize = 1024;
 const GROUP: usize = 64;
@@ -83,6 +85,9 @@ pub(crate) struct Inner {
     part: Vec<usize>,
     /// Streams that this rank writes now, and their runs.
     writing: Mutex<Vec<(String, u64)>>,
+    /// Runs of streams that a writer of another node has ended in the middle, the last ones, and which writer: who begins to write one
+    /// here may come after it was told.
+    broken: Mutex<VecDeque<(String, u64, u64)>>,
     /// Which runs of streams groups of its part read, if it is the first rank of the part; the oldest choice first.
     settled: Mutex<VecDeque<Settle>>,
     threads: AtomicUsize,
@@ -140,6 +145,13 @@ impl Inner {
                 Ok(Some((rank, message))) => match wire::decode::<Knock>(&message) {
                     Ok(Knock::Talk(tag)) => self.talk(rank, tag),
                     Ok(Knock::Failed { name, run, writer }) => {
+                        // Noted first: the stream may be there a moment later.
+                        let mut broken = self.broken();
+                        if broken.len() >= BROKEN {
+                            broken.pop_front();
+                        }
+                        broken.push_back((name.clone(), run, writer));
+                        drop(broken);
                         // Who writes it here hears of it by the stream, and one that is gone needs not.
                         let _ = agent::fail(&self.home, &name, run, writer);
                     }
@@ -154,6 +166,10 @@ impl Inner {
                 Err(_) => break,
             }
         }
+    }
+
+    fn broken(&self) -> MutexGuard<'_, VecDeque<(String, u64, u64)>> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn writing(&self) -> MutexGuard<'_, Vec<(String, u64)>> {
@@ -302,6 +318,7 @@ impl Coupling {
             home,
             part,
             writing: Mutex::default(),
+            broken: Mutex::default(),
             settled: Mutex::default(),
             threads: AtomicUsize::new(0),
             is_done: AtomicBool::new(false),
@@ -456,9 +473,15 @@ impl Coupling {
         self.inner.failed(name, run, writer);
     }
 
-    /// This rank writes a run of a stream from now on: others who do are looked after.
+    /// This rank writes a run of a stream, which is there, from now on: others who do are looked after, and if one of another node has ended it
+    /// in the middle before, that is made known here.
     pub(crate) fn writes(&self, name: &str, run: u64) {
         self.inner.writing().push((name.to_owned(), run));
+        let is = |broken: &&(String, u64, u64)| (broken.0.as_str(), broken.1) == (name, run);
+        let by = self.inner.broken().iter().find(is).map(|(_, _, writer)| *writer);
+        if let Some(writer) = by {
+            let _ = agent::fail(&self.inner.home, name, run, writer);
+        }
     }
 
     /// It does so no longer.

@@ -251,6 +251,27 @@ fn who_leaves_because_of_another_one_is_not_the_one_that_has_failed() {
 }
 
 #[test]
+fn who_comes_when_a_writer_has_failed_already_is_told_so() {
+    let job = Job::new();
+    let gone = Barrier::new(2);
+    job.run(&[("sim", 0), ("sim", 1)], |_, rank| match rank.coupling.rank() {
+        0 => {
+            let mut writer = rank.write("sim", |_| {}).unwrap();
+            writer.begin().unwrap();
+            writer.abandon().unwrap();
+            gone.wait();
+        }
+        _ => {
+            gone.wait();
+            // It was told to this node by now, where nobody wrote it.
+            thread::sleep(Duration::from_millis(300));
+            let (_writer, e) = until_told(rank.write("sim", |_| {}).unwrap());
+            assert!(e.message().contains("writer 0 of stream 'sim', on another node"), "{e}");
+        }
+    });
+}
+
+#[test]
 fn a_reader_that_loses_the_rank_of_a_writer_is_told_of_which_stream() {
     let job = Job::new();
     let dead = Arc::new(AtomicUsize::new(usize::MAX));
