@@ -3144,7 +3144,8 @@ stead_status stead_stage_request_new(const char *action,
  * Adds a source: a path, a name in a dataspace such as "nvme0://run1/" or the URL of a bucket, that may be a pattern of a shell ("?", "*", "**").
  * With a "/" at its end, what lies in the folder is meant. It is looked at when the request is submitted.
  *
- * Errors: STEAD_USAGE for NULL, for text that names no file, and variables that are not set.
+ * Errors: STEAD_USAGE for NULL, for text that names no file, and, in a dataspace, for variables that are not set; those of a path are looked for when it
+ * is submitted.
  */
 stead_status stead_stage_request_source(struct stead_stage_request *request,
                                         const char *source,
@@ -3153,7 +3154,7 @@ stead_status stead_stage_request_source(struct stead_stage_request *request,
 /**
  * Where to: a path, a name in a dataspace or the URL of a bucket, a folder if it ends with "/". NULL takes it back: what is removed has no target.
  *
- * Errors: STEAD_USAGE for text that names no file, and variables that are not set.
+ * Errors: STEAD_USAGE for text that names no file, and, in a dataspace, for variables that are not set.
  */
 stead_status stead_stage_request_target(struct stead_stage_request *request,
                                         const char *target,

@@ -62,7 +62,8 @@ pub unsafe extern "C" fn stead_stage_request_new(
 /// Adds a source: a path, a name in a dataspace such as "nvme0://run1/" or the URL of a bucket, that may be a pattern of a shell ("?", "*", "**").
 /// With a "/" at its end, what lies in the folder is meant. It is looked at when the request is submitted.
 ///
-/// Errors: STEAD_USAGE for NULL, for text that names no file, and variables that are not set.
+/// Errors: STEAD_USAGE for NULL, for text that names no file, and, in a dataspace, for variables that are not set; those of a path are looked for when it
+/// is submitted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stage_request_source(
     request: *mut stead_stage_request,
@@ -77,7 +78,7 @@ pub unsafe extern "C" fn stead_stage_request_source(
 
 /// Where to: a path, a name in a dataspace or the URL of a bucket, a folder if it ends with "/". NULL takes it back: what is removed has no target.
 ///
-/// Errors: STEAD_USAGE for text that names no file, and variables that are not set.
+/// Errors: STEAD_USAGE for text that names no file, and, in a dataspace, for variables that are not set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stage_request_target(
     request: *mut stead_stage_request,

@@ -45,6 +45,18 @@ pub const NAMES: [&str; 18] = [
 /// # Errors
 /// `Usage` for a name or a value that there is not.
 pub fn set(o: &mut OpenOptions, name: &str, value: &str) -> Result<()> {
+    set_open(o, name, value).map_err(|e| named(name, e))
+}
+
+/// What it must be is said of the option, where the name alone was given.
+fn named(name: &str, e: Error) -> Error {
+    match e.message().strip_prefix("it must be ") {
+        Some(what) => Error::usage(format!("option '{name}' must be {what}")),
+        None => e,
+    }
+}
+
+fn set_open(o: &mut OpenOptions, name: &str, value: &str) -> Result<()> {
     match name.replace('_', "-").as_str() {
         "type" | "format" => o.format = Some(value.parse()?),
         "delimiter" => o.delimiter = Some(byte(value)?),
@@ -142,6 +154,10 @@ pub const STAGE: [&str; 18] = [
 /// # Errors
 /// `Usage` for a name or a value that there is not.
 pub fn set_stage(o: &mut stead_stage::Options, name: &str, value: &str) -> Result<()> {
+    set_transfer(o, name, value).map_err(|e| named(name, e))
+}
+
+fn set_transfer(o: &mut stead_stage::Options, name: &str, value: &str) -> Result<()> {
     let number = || Error::usage(format!("'{value}' is no number that {name} may be"));
     match name.replace('_', "-").as_str() {
         "exists" => o.exists = exists(value)?,
@@ -352,6 +368,8 @@ mod tests {
             set_stage(&mut o, name, value).expect(name);
         }
         set_stage(&mut o, "exclude", "core").expect("another one");
+        let e = set_stage(&mut o, "verify", "maybe").expect_err("neither");
+        assert_eq!(e.message(), "option 'verify' must be yes or no");
         let all = stead_stage::Options {
             exists: Exists::Newer,
             delete: true,
