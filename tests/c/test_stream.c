@@ -97,8 +97,10 @@ static void variables(void) {
     CHECK(v.dims != NULL && strcmp(v.dims[0], "y") == 0 && strcmp(v.dims[1], "x") == 0);
     FAILS(STEAD_USAGE, "there are 1", stead_stream_step_variable(step, 1, &v, sizeof v, &e));
     FAILS(STEAD_USAGE, "no size", stead_stream_step_variable(step, 0, &v, 1, &e));
-    OK(stead_stream_step_find(step, "time", &v, sizeof v, &e));
-    CHECK(v.dtype == STEAD_I64 && v.ndim == 0 && v.dims == NULL && v.attributes == 0);
+    FAILS(STEAD_NOT_FOUND, "'time' is in step 0: there are T", stead_stream_step_find(step, "time", &v, sizeof v, &e));
+    OK(stead_stream_step_fits(step, "T", 2, 2, &e));
+    FAILS(STEAD_USAGE, "'T' has 2 dimensions", stead_stream_step_fits(step, "T", 1, 2, &e));
+    FAILS(STEAD_NOT_FOUND, "'U'", stead_stream_step_fits(step, "U", 2, 2, &e));
     FAILS(STEAD_NOT_FOUND, "'U' is in step 0: there are T", stead_stream_step_find(step, "U", &v, sizeof v, &e));
 
     OK(stead_stream_step_attribute(step, "T", 0, &a, sizeof a, &e));
@@ -124,11 +126,12 @@ static void variables(void) {
     CHECK(n == 2 && writers[0] == 0 && writers[1] == 0);
     CHECK(starts[0] == 0 && starts[1] == 0 && starts[2] == ROWS / 2 && starts[3] == 0);
     CHECK(counts[0] == ROWS / 2 && counts[1] == COLUMNS && counts[2] == ROWS / 2 && counts[3] == COLUMNS);
-    OK(stead_stream_step_parts(step, "time", 0, NULL, NULL, NULL, &n, &e));
-    CHECK(n == 0);
-    FAILS(STEAD_NOT_FOUND, "nobody has put", stead_stream_step_get_into(step, "time", NULL, NULL, &back, 8, &e));
+    FAILS(STEAD_NOT_FOUND, "'time'", stead_stream_step_parts(step, "time", 0, NULL, NULL, NULL, &n, &e));
+    FAILS(STEAD_NOT_FOUND, "'time'", stead_stream_step_get_into(step, "time", NULL, NULL, &back, 8, &e));
     stead_stream_step_free(step);
     step = next(r, 1);
+    OK(stead_stream_step_find(step, "time", &v, sizeof v, &e));
+    CHECK(v.dtype == STEAD_I64 && v.ndim == 0 && v.dims == NULL && v.attributes == 0);
     OK(stead_stream_step_get_into(step, "time", NULL, NULL, &back, sizeof back, &e));
     CHECK(back == time);
     stead_stream_step_free(step);
@@ -403,6 +406,9 @@ static void wrong_arguments(void) {
     OK(stead_stream_writer_begin(w, NULL, &e));
     FAILS(STEAD_USAGE, "was begun", stead_stream_writer_begin(w, NULL, &e));
     FAILS(STEAD_USAGE, "no variable 7", stead_stream_writer_put(w, 7, start, count, row, &e));
+    FAILS(STEAD_USAGE, "no variable 7", stead_stream_writer_fits(w, 7, 2, 2, &e));
+    FAILS(STEAD_USAGE, "has 2 dimensions", stead_stream_writer_fits(w, t, 2, 3, &e));
+    OK(stead_stream_writer_fits(w, t, 2, 2, &e));
     FAILS(STEAD_USAGE, "data is NULL", stead_stream_writer_put(w, t, start, count, NULL, &e));
     FAILS(STEAD_USAGE, "start is NULL", stead_stream_writer_put(w, t, NULL, count, row, &e));
     start[0] = ROWS;
