@@ -90,7 +90,7 @@ def test_a_step_has_the_variables_that_were_put_into_it(space):
         assert set(step) == set(step.variables) == names and len(step) == len(names)
         assert ("U" in step) == ("U" in names) and "V" not in step
         if "U" not in names:
-            with pytest.raises(stead.NotFoundError, match="nobody has put"):
+            with pytest.raises(stead.NotFoundError, match="no variable .U. is in step"):
                 step["U"]
 
 
