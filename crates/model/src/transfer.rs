@@ -83,10 +83,14 @@ impl Remaining {
         Remaining {
             seconds: self.seconds.max(least),
             low: self.low.max(least),
-            high: self.high.max(least),
+            // What is bound by a limit takes a little longer than that.
+            high: self.high.max(least * ABOVE_LEAST),
         }
     }
 }
+
+/// By so much more than its least something takes at most, where that is all that is known.
+const ABOVE_LEAST: f64 = 1.1;
 
 /// What nobody has measured is taken to need so long for a file and for a byte: between what disks and shared file systems need, and what
 /// memory and fast devices do.
