@@ -116,11 +116,11 @@ pub(crate) fn of_these(all: &[UnderWay]) -> impl Fn(&OsStr) -> bool {
 }
 
 /// Bytes that transfers under way still have to write to a dataspace, but for this one.
-pub(crate) fn coming(journal: &Journal, name: &str, place: &str, but: Option<i64>) -> Result<u64> {
-    let there = |ends: &Ends| ends.target.as_ref().is_some_and(|base| is_of(base, name, place));
-    let all = journal.under_way()?;
+fn coming(all: &[UnderWay], rule: &Rule, but: Option<i64>) -> u64 {
+    let is = |base: &Base| is_of(base, &rule.name, &rule.place);
+    let there = |ends: &Ends| ends.target.as_ref().is_some_and(is);
     let those = all.iter().filter(|t| Some(t.id) != but && there(&t.ends));
-    Ok(those.map(|t| t.left).fold(0, u64::saturating_add))
+    those.map(|t| t.left).fold(0, u64::saturating_add)
 }
 
 /// Refuses a plan for which a quota of its target leaves no room. Gives what it has claimed beside others, if it is one of a transfer.
@@ -142,12 +142,14 @@ pub(crate) fn within_quota<'a>(
         let more = if id.is_some() { needed } else { 0 };
         let mut tries = 0;
         let claim = loop {
-            let coming = coming(journal, &rule.name, &rule.place, id)?;
+            // What is on its way, and by which names, at one moment: each file counts as the one or as what lies there.
+            let under_way = journal.under_way()?;
+            let coming = coming(&under_way, rule, id);
             // Before it is looked what lies there: what others have written since is in there.
             let claim = beside.map(|beside| beside.claim(rule, coming, more)).transpose()?;
             let claim = claim.flatten();
             let theirs = claim.as_ref().map_or(0, Claim::theirs);
-            let all = left(rule, coming, &of_these(&journal.under_way()?), cancel)?;
+            let all = left(rule, coming, &of_these(&under_way), cancel)?;
             let all = all.into_iter().map(|left| left.beside(theirs).without(&planned.sums));
             match all.into_iter().try_for_each(|left| left.refuse(rule, needed)) {
                 // What has come is told a moment later, and lies there already.
