@@ -265,6 +265,33 @@ def test_what_root_copies_has_all_that_its_source_has_under_the_unit_of_the_syst
 
 
 @needs_root
+def test_a_daemon_for_all_is_open_to_all_whatever_the_mask(daemon):
+    daemon.begin(umask=0o077)
+    program = Program(daemon.path)
+    modes = [path.stat().st_mode & 0o777 for path in (daemon.path.parent, daemon.at / "state", daemon.at / "state/users")]
+    assert modes == [0o755, 0o755, 0o711]
+    program.socket.close()
+
+
+@needs_root
+def test_who_names_a_socket_means_no_other_daemon(daemon):
+    """The one of the system is there, in a namespace of its own."""
+    script = """
+        mount -t tmpfs none /run || exit 3
+        "$0" daemon --state "$1/system" & until [ -S /run/stead/steadd.sock ]; do sleep 0.05; done
+        "$0" admin stats || code=4
+        STEAD_SOCKET="$1/nobody" "$0" stage --background "$1/f" "$1/g"; code=${code:-$?}
+        kill $!; wait; exit $code
+    """
+    env = {key: value for key, value in daemon.env.items() if key != "STEAD_SOCKET"}
+    (daemon.at / "f").write_bytes(b"f")
+    words = ["unshare", "-m", "bash", "-c", script, STEAD, daemon.at]
+    done = subprocess.run(list(map(str, words)), env=env, text=True, capture_output=True, timeout=100)
+    assert done.returncode == 1 and f"none listens at '{daemon.at}/nobody', which STEAD_SOCKET names" in done.stderr, done.stderr
+    assert not (daemon.at / "g").exists()
+
+
+@needs_root
 def test_a_daemon_of_its_own_user_with_capabilities_serves_all(daemon):
     host = pwd.getpwnam("bin").pw_uid
     rights = "+setuid,+setgid,+chown,+fowner,+kill"

@@ -12,7 +12,7 @@ use std::ffi::c_char;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use stead::daemon::{Client, Clients, user_number};
+use stead::daemon::{Client, Clients, nobody, user_number};
 use stead::{Error, Kind, Result};
 
 /// Connections to the daemon of the node. Made by stead_daemon_connect, freed with stead_daemon_free. Several threads may ask; one
@@ -118,10 +118,9 @@ pub unsafe extern "C" fn stead_daemon_connect_on(
 
 fn open(path: Option<&Path>, node: Option<&str>) -> Result<DaemonFace> {
     let clients = Clients::open_on(path, node)?.ok_or_else(|| {
-        let none = Error::new(Kind::NotFound, "no daemon runs on this node");
         match path {
-            Some(path) => none.at_path(path),
-            None => none,
+            Some(path) => Error::new(Kind::NotFound, "no daemon runs on this node").at_path(path),
+            None => nobody(),
         }
         .with_hint("start one: stead daemon")
     })?;

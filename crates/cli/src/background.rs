@@ -3,9 +3,9 @@
 use crate::admin::shown;
 use crate::args::{Described, FlowOf, FlowRunArgs};
 use crate::flow::ran;
-use crate::{handed, output, signals, table};
+use crate::{output, signals, table};
 use std::time::Duration;
-use stead::daemon::{Clients, FlowOptions, FlowStanding, FlowState, user_number};
+use stead::daemon::{Clients, FlowOptions, FlowStanding, FlowState, nobody, user_number};
 use stead::flow::Graph;
 use stead::{Cancel, Error, Kind, Result};
 
@@ -20,7 +20,7 @@ fn of(whose: &FlowOf) -> Result<Clients> {
 
 fn daemon(on: Option<&str>) -> Result<Clients> {
     Clients::open_on(None, on)?.ok_or_else(|| {
-        handed::none()
+        nobody()
             .with_hint("start one: stead daemon; stead flow run without --background does without")
     })
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 #[cfg(feature = "mpi")]
 use stead::daemon::serve_in_pool;
-use stead::daemon::{Client, Hello, Settings, serve, serves_all, socket_path, work};
+use stead::daemon::{Client, Hello, Settings, nobody, serve, serves_all, socket_path, work};
 use stead::stage::{Progress, Standing, State, Usage, state_folder};
 use stead::{Cancel, Error, Result, units};
 
@@ -121,7 +121,7 @@ pub fn connect(on: Option<&str>) -> Result<Client> {
 
 /// The daemon, if there is one.
 pub fn there(found: Option<Client>) -> Result<Client> {
-    found.ok_or_else(|| handed::none().with_hint("start one: stead daemon"))
+    found.ok_or_else(|| nobody().with_hint("start one: stead daemon"))
 }
 
 pub fn metrics(a: &MetricsArgs) -> Result<()> {

@@ -10,11 +10,6 @@ use stead::daemon::Clients;
 use stead::stage::{Standing, State, Status, Watcher};
 use stead::{Cancel, Error, Kind, Result};
 
-/// There is no daemon.
-pub fn none() -> Error {
-    Error::new(Kind::NotFound, "no daemon runs on this node")
-}
-
 pub fn stage(a: &StageArgs, daemon: &Clients) -> Result<()> {
     if a.list {
         let list = statuses(daemon, a.all)?;

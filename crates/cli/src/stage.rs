@@ -11,7 +11,7 @@ use crate::{handed, output, signals, table};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
-use stead::daemon::{Clients, learn};
+use stead::daemon::{Clients, learn, nobody};
 use stead::stage::{
     Action, BucketUrl, Does, Exists, Location, Means, Options, Preview, Remaining, Request, Stager,
     State, Status, Usage, Watcher, dataspaces, location, raise_files, state_folder, usage,
@@ -51,13 +51,13 @@ pub fn stage(a: &StageArgs) -> Result<()> {
         return handed::stage(a, &daemon);
     }
     if a.background || !a.after.is_empty() {
-        return Err(handed::none().with_hint(match own {
+        return Err(nobody().with_hint(match own {
             true => "--dataspace and --threads are for transfers that this command does itself",
             false => "start one: stead daemon, or leave out --background and --after",
         }));
     }
     if node.is_some() && !own {
-        return Err(handed::none().with_hint(
+        return Err(nobody().with_hint(
             "daemons that are a pool reach other nodes: mpirun stead daemon --pool; a file of such a name here is ./NAME",
         ));
     }

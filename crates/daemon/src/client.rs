@@ -44,6 +44,15 @@ pub struct Client {
     stop: Stop,
 }
 
+/// That there is no daemon, for who needs one: of a socket that the environment names, with that.
+pub fn nobody() -> Error {
+    let named = stead_store::space::variable("STEAD_SOCKET").filter(|path| path != "none");
+    let where_to = named.map_or_else(String::new, |path| {
+        format!(": none listens at '{path}', which STEAD_SOCKET names")
+    });
+    Error::new(Kind::NotFound, format!("no daemon runs on this node{where_to}"))
+}
+
 impl Client {
     /// Connects to the daemon of this node: the user's own one (`$STEAD_SOCKET`, or `$XDG_RUNTIME_DIR/stead/steadd.sock`), or that
     /// of the system. None if there is none; nor if `STEAD_SOCKET` is set to `none`.

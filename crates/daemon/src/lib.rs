@@ -40,7 +40,7 @@ mod worker;
 pub use admin::Numbers;
 pub use besides::{dataspaces_besides, dataspaces_named, learn};
 pub use broker::{Settings, serve, serve_in_pool, serves_all};
-pub use client::Client;
+pub use client::{Client, nobody};
 pub use clients::Clients;
 pub use flows::{FlowOptions, FlowStanding, FlowState};
 pub use frame::{MOST as MOST_FRAME, read as read_frame, write as write_frame};

@@ -144,8 +144,8 @@ pub mod daemon {
     };
     pub use stead_daemon::{
         ByDaemon, Client, Clients, FlowOptions, FlowStanding, FlowState, PersistAsk, Settings,
-        StreamNodes, dataspaces_besides, dataspaces_named, learn, persist, serve, serve_in_pool,
-        serves_all, socket_path, user_number, work,
+        StreamNodes, dataspaces_besides, dataspaces_named, learn, nobody, persist, serve,
+        serve_in_pool, serves_all, socket_path, user_number, work,
     };
     pub use stead_stage::Persisted;
 }

@@ -8,14 +8,15 @@ use crate::clock;
 use crate::control::{self, Order, Owner};
 use crate::log::log;
 use crate::notify;
+use crate::socket::make_folder;
 use rustix::fs::{CWD, MemfdFlags, RenameFlags, renameat_with};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, lchown};
+use std::os::unix::fs::lchown;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use stead_core::{Error, Result};
@@ -255,21 +256,11 @@ impl Workers {
             return Ok(self.settings.state.clone());
         }
         let users = self.settings.state.join("users");
-        let make = |path: &Path, mode: u32| match std::fs::DirBuilder::new().mode(mode).create(path)
-        {
-            Ok(()) => Ok(true),
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(false),
-            Err(e) => Err(Error::io("make the folder", path, e)),
-        };
-        if make(&users, 0o711)? {
-            // Whatever the mask of who started the daemon.
-            let open = std::os::unix::fs::PermissionsExt::from_mode(0o711);
-            std::fs::set_permissions(&users, open).map_err(|e| Error::io("open", &users, e))?;
-        }
+        make_folder(&users, 0o711)?;
         // Nothing within a folder of a user is looked at here, nor the folder itself: it may be one that does not answer. It is there
         // with its owner, or not at all.
         let (own, new) = (users.join(user.to_string()), users.join(format!("{user}.new")));
-        make(&new, 0o700)?;
+        make_folder(&new, 0o700)?;
         lchown(&new, Some(user), Some(group)).map_err(|e| Error::io("give its user", &new, e))?;
         match renameat_with(CWD, &new, CWD, &own, RenameFlags::NOREPLACE) {
             Ok(()) => {}
