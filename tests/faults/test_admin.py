@@ -10,6 +10,7 @@ import pwd
 import re
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import contextmanager
@@ -587,6 +588,88 @@ def test_what_is_kept_outlives_jobs_and_time(daemon):
     # What looks again is the worker of whose it is.
     persist(daemon, "list", user=user)
     until(lambda: list(path.iterdir()) == [])
+
+
+KEEPS = """
+import json, os, shutil, subprocess, sys, time
+from pathlib import Path
+stead, at, user = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+run = lambda *words, **more: subprocess.run(list(map(str, words)), text=True, capture_output=True, timeout=60, **more)
+run("mount", "-t", "tmpfs", "none", "/run", check=True)
+(at / "upper").mkdir(), (at / "work").mkdir()
+run("mount", "-t", "overlay", "none", "-o", f"lowerdir=/etc,upperdir={at}/upper,workdir={at}/work", "/etc", check=True)
+for name in ("home/.config/stead", "scratch/kept", "scratch/old", "mine"):
+    (at / name).mkdir(parents=True, exist_ok=True)
+Path("/etc/stead").mkdir(exist_ok=True), Path("/run/own").mkdir()
+for name in (at / "home", at / "home/.config", at / "home/.config/stead", at / "mine", Path("/run/own"), *at.glob("scratch"), *at.glob("scratch/*")):
+    os.chown(name, user, user)
+system, mine = Path("/etc/stead/stead.toml"), at / "home/.config/stead/stead.toml"
+mine.write_text(f'[dataspace.mine]\\npath = "{at}/mine"\\nexpires = "1s"\\n')
+env = {"PATH": os.environ["PATH"], "HOME": str(at / "home"), "XDG_RUNTIME_DIR": "/run/own", "LC_ALL": "C.UTF-8"}
+theirs = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups")
+persist = lambda *words: run(*theirs, stead, "persist", *words, env=env)
+listed = lambda: [one["path"] for one in json.loads(persist("list", "--format", "json").stdout)]
+
+def until(what):
+    end = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+def begin(*by, socket, **more):
+    log = open(at / "log", "a")
+    process = subprocess.Popen([*by, stead, "daemon", *more.pop("words", ())], stderr=log, **more)
+    until(lambda: run("python3", "-c", f"import socket; socket.socket(1).connect({socket!r})").returncode == 0)
+    return process
+
+def end(process):
+    process.terminate(), process.wait(60)
+
+def refused():
+    done = persist("store", "scratch://kept")
+    assert done.returncode == 1 and "the daemon of the system removes what is over in dataspace 'scratch'" in done.stderr, done
+
+begins = {"own": lambda: begin(*theirs, socket="/run/own/stead/steadd.sock", env=env), "system": lambda: begin(socket="/run/stead/steadd.sock", env={"PATH": env["PATH"]}, words=["--state", at / "state"])}
+says = lambda time: system.write_text(f'[dataspace.scratch]\\npath = "{at}/scratch"\\nexpires = "{time}"\\n')
+says("1d")
+refused()
+own = begins["own"]()
+try:
+    refused()
+    assert listed() == []
+    other = begins["system"]()
+    try:
+        done = persist("store", "scratch://kept")
+        assert done.returncode == 0, done
+        assert listed() == [f"{at}/scratch/kept"]
+    finally:
+        end(other)
+    end(own)
+    says("1s")
+    (at / "mine/f").write_bytes(b"f"), os.chown(at / "mine/f", user, user)
+    time.sleep(1.1)
+    own = begins["own"]()
+    listed()
+    until(lambda: not (at / "mine/f").exists())
+    assert (at / "scratch/old").exists(), "it is none of the user's own daemon"
+    other = begins["system"]()
+    try:
+        listed()
+        until(lambda: not (at / "scratch/old").exists())
+        assert (at / "scratch/kept").exists()
+        assert persist("delete", "scratch://kept").returncode == 0 and listed() == []
+    finally:
+        end(other)
+finally:
+    end(own)
+"""
+
+
+@needs_root
+def test_what_is_kept_is_known_to_whoever_removes_it(daemon):
+    """A user's own daemon beside that of the system, in a namespace of their own."""
+    done = subprocess.run(["unshare", "-m", sys.executable, "-c", KEEPS, STEAD, daemon.at, str(SOMEBODY)], text=True, capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr + (daemon.at / "log").read_text()
 
 
 @needs_root

@@ -165,6 +165,46 @@ fn transfers_are_handed_over_waited_for_and_given_up() {
 }
 
 #[test]
+fn a_large_question_that_lasts_keeps_no_other_one_waiting() {
+    let node = Daemon::begin();
+    for (name, folder) in [("one", "a"), ("another", "a"), ("one", "b"), ("another", "b")] {
+        std::fs::create_dir_all(node.at(folder)).unwrap();
+        std::fs::write(node.at(folder).join(name), vec![3u8; LARGE]).unwrap();
+    }
+    std::fs::create_dir(node.at("sources")).unwrap();
+    let names = (0..400).map(|n| node.at(&format!("sources/{n}-{}", "x".repeat(200))));
+    let many: Vec<PathBuf> = names.inspect(|path| std::fs::write(path, b"x").unwrap()).collect();
+    let here = |path: &PathBuf| location(path.to_str().unwrap()).unwrap();
+    // Minutes, and a frame of more than 64 KiB.
+    let mut check = node.copy("a/", "b");
+    check.action = Action::Sync;
+    check.options.limit = Some(SLOW);
+    check.options.checksum = true;
+    check.options.exclude = (0..400).map(|n| format!("{n}-{}", "y".repeat(200))).collect();
+    let mut quick = check.clone();
+    quick.options.checksum = false;
+    let stop = stead::Cancel::new();
+    std::thread::scope(|threads| {
+        let first = threads.spawn(|| node.client().until(stop.clone().into(), |c| c.check(&check)));
+        // Once that is asked a second one that may last is told so; before, this one is answered at once.
+        let second = (0..600).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            node.client().preview(&quick).err()
+        });
+        let e = second.expect("a second one is told");
+        assert!(e.kind() == Kind::Limit && e.to_string().contains("one at a time"), "{e}");
+        let mut all = node.copy("from", "many/");
+        all.sources = many.iter().map(here).collect();
+        let mut client = node.client();
+        let id = client.submit(&all, &[]).unwrap();
+        assert_eq!(client.wait(id, LONG).unwrap().status.files_done, 400);
+        assert!(!first.is_finished());
+        stop.cancel();
+        assert_eq!(kind(first.join().unwrap()), Some(Kind::Cancelled));
+    });
+}
+
+#[test]
 fn several_threads_have_as_many_connections_as_they_need() {
     let node = Daemon::begin();
     let daemon = Clients::open(Some(&node.at("s"))).unwrap().expect("a daemon");

@@ -294,6 +294,17 @@ impl Desk {
         self.owner.is_none() || geteuid().is_root()
     }
 
+    /// The dataspaces of the file of the system, for the daemon of one user, to whom they are not: what lies there others look after, too.
+    ///
+    /// # Errors
+    /// Those of reading that file.
+    pub(crate) fn of_others(&self) -> Result<Option<Spaces>> {
+        match self.owner {
+            None => space::of_system(&|name| self.variable(name)).map(Some),
+            Some(_) => Ok(None),
+        }
+    }
+
     fn variable(&self, name: &str) -> Option<String> {
         match &self.owner {
             None => space::variable(name),

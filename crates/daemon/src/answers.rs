@@ -14,6 +14,7 @@ use crate::persist;
 use crate::protocol::{Answer, Ask, Failed, Hello, PROTOCOL, StreamWay};
 use crate::socket::{is_gone, is_readable};
 use crate::streams::ByWorker;
+use crate::turn::Turn;
 use rustix::net::sockopt::socket_peercred;
 use serde::Serialize;
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,6 +35,8 @@ const BYTES_WITHIN: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_secs(1);
 /// No wait is longer.
 const LONGEST_S: f64 = 3600.0;
+/// So long a large frame waits for another one: who has sent it waits somewhat longer for the answer.
+const LARGE_WITHIN: Duration = Duration::from_secs(60);
 /// Frames of more bytes are large.
 const LARGE: usize = 64 << 10;
 /// Transfers that are listed at most.
@@ -55,8 +58,10 @@ pub(crate) struct Office {
     pub(crate) managed: AtomicUsize,
     /// Transfers taken since they were counted.
     pub(crate) taken: AtomicUsize,
-    /// Held while a large frame is read and answered.
-    pub(crate) large: Mutex<()>,
+    /// Of who has a large frame read and answered.
+    pub(crate) large: Turn,
+    /// Of who has one that may take hours to answer.
+    pub(crate) lasting: Turn,
     pub(crate) ending: Cancel,
     pub(crate) desk: Desk,
     /// Bytes that are to come in dataspaces with a quota.
@@ -120,14 +125,14 @@ pub(crate) fn serve(mut stream: UnixStream, office: &Office, managed: bool) -> R
         if office.ending.is_cancelled() {
             return Ok(());
         }
-        // What is large takes much memory once it is understood: one such frame of a user at a time. An administrator has no use for one,
-        // and is not to be waited for by the user.
+        // What is large takes much memory once it is understood: one such frame of a user at a time, and beside it one that lasts. An
+        // administrator has no use for one, and is not to be waited for by the user.
         let room = |len| match len > LARGE {
             false => Ok(None),
             true if managed => Err(refused()),
-            true => Ok(Some(office.large.lock().unwrap_or_else(PoisonError::into_inner))),
+            true => office.large.take(LARGE_WITHIN).map(Some).ok_or_else(busy),
         };
-        let (ask, _room) = match frame::read_by::<Ask, _>(&mut stream, room) {
+        let (ask, mut room) = match frame::read_by::<Ask, _>(&mut stream, room) {
             Ok(Some(ask)) => ask,
             Ok(None) => return Ok(()),
             Err(e) => {
@@ -136,6 +141,14 @@ pub(crate) fn serve(mut stream: UnixStream, office: &Office, managed: bool) -> R
                 return Err(e);
             }
         };
+        let lasts = matches!(ask, Ask::Check { .. } | Ask::Preview { .. });
+        if room.is_some() && lasts {
+            room = office.lasting.take(FRAME_WITHIN);
+            if room.is_none() {
+                frame::write(&mut stream, &Answer::Failed(Failed::from(&busy())))?;
+                continue;
+            }
+        }
         let answer = match ask {
             ask if managed && !is_of_taken(&ask) => Err(refused()),
             // What comes from now on is for the worker there.
@@ -205,6 +218,12 @@ fn is_of_taken(ask: &Ask) -> bool {
 fn refused() -> Error {
     let message = "an administrator may list transfers and flows of others, wait for them, cancel and resume them, and nothing else";
     Error::new(Kind::Permission, message).with_hint("ask by a connection of one's own")
+}
+
+/// Says that others of the same user are before this one.
+fn busy() -> Error {
+    Error::limit("a question about many files is answered already, and one at a time is")
+        .with_hint("ask again once that is; name a folder or a pattern in place of its files")
 }
 
 fn hello(office: &Office, job: Option<String>) -> Hello {

@@ -63,6 +63,31 @@ impl Client {
         Client::find(None)
     }
 
+    /// Connects to all daemons of this node that look after what this user has: the user's own one, and that of the system. Who names
+    /// one by `STEAD_SOCKET` means no other.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub(crate) fn all() -> Result<Vec<Client>> {
+        let Some(first) = Client::connect()? else { return Ok(Vec::new()) };
+        let named = stead_store::space::variable("STEAD_SOCKET").is_some();
+        let system = Path::new(socket::SYSTEM);
+        if named || first.path == system {
+            return Ok(vec![first]);
+        }
+        let second = match Client::connect_to(system) {
+            // It serves somebody else alone.
+            Err(e) if e.kind() == Kind::Permission => None,
+            second => second?,
+        };
+        Ok(std::iter::once(first).chain(second).collect())
+    }
+
+    /// True if it is the daemon of the system.
+    pub(crate) fn is_of_system(&self) -> bool {
+        self.path == Path::new(socket::SYSTEM)
+    }
+
     fn find(patience: Option<&Patience>) -> Result<Option<Client>> {
         if stead_store::space::variable("STEAD_SOCKET").is_some_and(|path| path == "none") {
             return Ok(None);

@@ -35,6 +35,7 @@ mod share;
 mod socket;
 mod streams;
 mod tidy;
+mod turn;
 mod worker;
 
 pub use admin::Numbers;

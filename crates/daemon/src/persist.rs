@@ -3,8 +3,9 @@
 use crate::client::Client;
 use crate::rights;
 use serde::{Deserialize, Serialize};
-use stead_core::{Location, Result};
-use stead_stage::{Means, Persisted, Stager, state_folder};
+use std::path::Path;
+use stead_core::{Error, Kind, Location, Result};
+use stead_stage::{Means, Persisted, Stager, dataspace_of, is_cleared, state_folder};
 use stead_store::space;
 
 /// What is asked.
@@ -61,6 +62,19 @@ impl PersistAsk {
         })
     }
 
+    /// The same for somebody who may have other dataspaces: by the path of what it is about.
+    fn by_path(&self, stager: &Stager) -> PersistAsk {
+        let mut ask = self.clone();
+        if let PersistAsk::Store { location, .. }
+        | PersistAsk::Delete { location }
+        | PersistAsk::Unshare { location, .. } = &mut ask
+            && let Ok(path) = stager.path_of(location)
+        {
+            *location = Location { space: None, path, ..location.clone() };
+        }
+        ask
+    }
+
     /// What it is about.
     pub(crate) fn location(&self) -> Option<&Location> {
         match self {
@@ -90,16 +104,100 @@ pub(crate) fn by(stager: &Stager, ask: PersistAsk) -> Result<Vec<Persisted>> {
     Ok(Vec::new())
 }
 
-/// Keeps or shares something, or says what is: by the daemon of this node, or in this process if there is none. Gives what there is, if
-/// that is asked.
+/// Keeps or shares something, or says what is: by the daemons of this node, or in this process if there is none. What is kept all of them
+/// are told, as each removes what it does not know to be kept. Gives what there is, if that is asked.
 ///
 /// # Errors
-/// `NotFound`; `Usage` for what makes no sense; `Permission` for what is another user's; those of the journal and of the daemon.
+/// `NotFound`, also of the daemon of the system where that is the one that would have to know what is kept; `Usage` for what makes no sense;
+/// `Permission` for what is another user's; those of the journal and of the daemon.
 pub fn persist(ask: PersistAsk) -> Result<Vec<Persisted>> {
     let ask = ask.fixed()?;
-    if let Some(mut daemon) = Client::connect()? {
-        return daemon.persist(ask);
+    let mut daemons = Client::all()?;
+    let named = !daemons.is_empty() && space::variable("STEAD_SOCKET").is_some();
+    let alone = || {
+        let means = Means { spaces: space::of_user()?, ..Means::default() };
+        Stager::open(&state_folder()?, means)
+    };
+    if let PersistAsk::Store { location, .. } = &ask
+        && !named
+        && !daemons.iter().any(Client::is_of_system)
+    {
+        let system = space::of_system(&space::variable)?;
+        let path = alone()?.path_of(location)?;
+        if let Some(name) = dataspace_of(&system, Path::new(&path), &is_cleared) {
+            return Err(away(name));
+        }
     }
-    let means = Means { spaces: space::of_user()?, ..Means::default() };
-    by(&Stager::open(&state_folder()?, means)?, ask)
+    match (daemons.as_mut_slice(), ask) {
+        ([], ask) => by(&alone()?, ask),
+        ([one], ask) => one.persist(ask),
+        ([own, ..], ask @ PersistAsk::Share { .. }) => own.persist(ask),
+        ([own, others @ ..], PersistAsk::List {}) => {
+            let mut list = own.persist(PersistAsk::List {})?;
+            for other in others {
+                merge(&mut list, other.persist(PersistAsk::List {})?);
+            }
+            Ok(list)
+        }
+        ([own, others @ ..], ask) => {
+            let there = ask.by_path(&alone()?);
+            let first = own.persist(ask);
+            let done: Vec<_> =
+                others.iter_mut().map(|other| other.persist(there.clone())).collect();
+            match there {
+                PersistAsk::Store { .. } => first
+                    .and_then(|_| done.into_iter().collect::<Result<Vec<_>>>())
+                    .map(|_| Vec::new()),
+                // One of them knew it.
+                _ if done.iter().any(Result::is_ok) => Ok(Vec::new()),
+                _ => first,
+            }
+        }
+    }
+}
+
+/// Says that who would have to know it is not there.
+fn away(name: &str) -> Error {
+    let message = format!(
+        "the daemon of the system removes what is over in dataspace '{name}', and is not there to be told what is kept: none listens at '{}'",
+        crate::socket::SYSTEM
+    );
+    Error::new(Kind::NotFound, message).with_hint("have it started: systemctl start steadd")
+}
+
+/// What two daemons know: of the same path the first one's words, and what either does.
+fn merge(list: &mut Vec<Persisted>, other: Vec<Persisted>) {
+    for one in other {
+        match list.iter_mut().find(|known| known.path == one.path) {
+            None => list.push(one),
+            Some(known) => {
+                if !known.kept {
+                    (known.kept, known.until, known.left) = (one.kept, one.until, one.left);
+                }
+                known.shared.extend(one.shared);
+                known.shared.sort_unstable();
+                known.shared.dedup();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_daemons_know_is_told_once() {
+        let one = |path: &str, kept: bool, shared: &[u32]| Persisted {
+            location: format!("s:/{path}"),
+            path: path.to_owned(),
+            kept,
+            until: None,
+            left: None,
+            shared: shared.to_vec(),
+        };
+        let mut list = vec![one("/a", false, &[7]), one("/b", true, &[])];
+        merge(&mut list, vec![one("/a", true, &[3, 7]), one("/c", true, &[])]);
+        assert_eq!(list, [one("/a", true, &[3, 7]), one("/b", true, &[]), one("/c", true, &[])]);
+    }
 }

@@ -121,6 +121,12 @@ fn expire(office: &Office) -> Result<()> {
             }
         }
     }
+    // Those of the system are cleared by its daemon, which knows what is kept there.
+    if let Some(others) = office.desk.of_others()? {
+        all.retain(|path, _| {
+            !others.names().any(|name| others.folder(name).is_ok_and(|there| there == *path))
+        });
+    }
     let now = office.calendar.time();
     for (path, (seconds, owner)) in all {
         let path = Path::new(path);

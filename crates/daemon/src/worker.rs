@@ -15,6 +15,7 @@ use crate::refuse::refuse;
 use crate::rights;
 use crate::socket::is_readable;
 use crate::tidy;
+use crate::turn::Turn;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -138,7 +139,8 @@ fn open(state: &Path, journal: u64, desk: Desk, here: Here) -> Result<(Arc<Offic
         connections: AtomicUsize::new(0),
         managed: AtomicUsize::new(0),
         taken: AtomicUsize::new(0),
-        large: Mutex::default(),
+        large: Turn::default(),
+        lasting: Turn::default(),
         ending,
         desk,
         coming,

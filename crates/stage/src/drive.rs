@@ -401,10 +401,15 @@ impl Way<'_> {
             let list = std::mem::take(&mut *again.lock().unwrap_or_else(PoisonError::into_inner));
             let Some((_, error)) = list.first() else { return Ok(()) };
             self.back_off(tries, error)?;
-            let mut items = Vec::new();
+            let (mut items, mut grown, mut more) = (Vec::new(), Vec::new(), 0u64);
             for (item, error) in list {
-                match self.renewed(&item) {
-                    Ok(item) => items.push(item),
+                match self.now(&item) {
+                    Ok(now) if now.size > item.size => {
+                        more = more.saturating_add(now.size - item.size);
+                        grown.push(now);
+                    }
+                    Ok(now) if now != item => items.push(self.resized(now)?),
+                    Ok(now) => items.push(now),
                     Err(e) if e.kind() == Kind::Peer => {
                         again.lock().unwrap_or_else(PoisonError::into_inner).push((item, e));
                     }
@@ -414,6 +419,19 @@ impl Way<'_> {
                     }
                     Err(_) => self.d.journal.done(self.d.id, &[], &[(&item, &error)])?,
                 }
+            }
+            match self.still_fits(&grown, more) {
+                Ok(()) => {
+                    for now in grown {
+                        items.push(self.resized(now)?);
+                    }
+                }
+                // It is asked again when it is resumed: its size stays the one that was planned.
+                Err(e) if e.kind() == Kind::NoSpace => {
+                    let failed: Vec<_> = grown.iter().map(|item| (item, &e)).collect();
+                    self.d.journal.done(self.d.id, &[], &failed)?;
+                }
+                Err(e) => return Err(e),
             }
             items.sort_by_key(|item| item.n);
             let mut left = items.into_iter().peekable();
@@ -442,16 +460,31 @@ impl Way<'_> {
         gone.into_iter().next().map_or(Ok(()), |(_, e)| Err(e))
     }
 
+    /// Looks whether quotas have room for files that have grown since they were planned.
+    fn still_fits(&self, grown: &[Item], more: u64) -> Result<()> {
+        let base = self.d.known.ends.as_ref().and_then(|ends| ends.target.as_ref());
+        let (Some(item), Some(base), Some(side)) = (grown.first(), base, &self.target) else {
+            return Ok(());
+        };
+        let to = rules::of(self.d.spaces, base, &side.base, &item.target);
+        rules::still_within_quota(&to, self.d.journal, (self.d.id, more), self.d.cancel)
+    }
+
     /// A file that failed, as it is now.
-    fn renewed(&self, item: &Item) -> Result<Item> {
+    fn now(&self, item: &Item) -> Result<Item> {
         let source = self.source(item)?;
         let name = item.source.file_name().unwrap_or_default();
         let gone = || Error::new(Kind::NotFound, "no such file").at_path(source.at(name));
         let meta = source.meta(name)?.ok_or_else(gone)?;
-        if meta.what == What::File && (meta.size, meta.mtime) != (item.size, item.mtime) {
-            self.d.journal.resize(self.d.id, item.n, meta.size, meta.mtime)?;
+        if meta.what != What::File {
+            return Ok(item.clone());
         }
         Ok(Item { size: meta.size, mtime: meta.mtime, ..item.clone() })
+    }
+
+    fn resized(&self, now: Item) -> Result<Item> {
+        self.d.journal.resize(self.d.id, now.n, now.size, now.mtime)?;
+        Ok(now)
     }
 
     fn batch(&self, from: i64) -> Result<Vec<Item>> {

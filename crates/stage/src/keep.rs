@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use stead_core::layout::{Spaces, Terms};
 use stead_core::{Cancel, Error, Kind, Location, Result};
 use stead_store::{Folder, Meta, What};
 
@@ -37,7 +38,15 @@ pub struct Persisted {
 }
 
 impl Stager {
-    /// Where something lies, from the root on, links on the way to it resolved.
+    /// Where something lies on this node, from the root on, links on the way to it resolved.
+    ///
+    /// # Errors
+    /// `NotFound`; `Usage` for patterns, buckets and what lies on other nodes.
+    pub fn path_of(&self, location: &Location) -> Result<String> {
+        self.real(location).map(|(_, path)| path)
+    }
+
+    /// The same, and the folder it is found in.
     pub(crate) fn real(&self, location: &Location) -> Result<(ends::End, String)> {
         if let Some(node) = &location.node {
             return Err(Error::usage(format!("'{location}' lies on another node"))
@@ -70,9 +79,16 @@ impl Stager {
     /// removes it. Again, it is kept for so long from now on.
     ///
     /// # Errors
-    /// `NotFound`; `Usage` for patterns and buckets; `Limit`; those of the journal.
+    /// `NotFound`; `Usage` for patterns and buckets, and in dataspaces that other nodes clear, too; `Limit`; those of the journal.
     pub fn persist(&self, location: &Location, seconds: Option<u64>) -> Result<()> {
         let (_, path) = self.real(location)?;
+        let means = self.means();
+        for spaces in [Some(&means.spaces), means.common.as_ref()].into_iter().flatten() {
+            let shared = |terms: &Terms| terms.shared && is_cleared(terms);
+            if let Some(name) = dataspace_of(spaces, Path::new(&path), &shared) {
+                return Err(of_all_nodes(name));
+            }
+        }
         self.room(|one| one.kept && one.path == path)?;
         let until = seconds.map(|s| clock::unix() + s as f64);
         self.with_room(|| self.journal().keep(&path, &location.to_string(), until))
@@ -198,6 +214,32 @@ impl Stager {
         let below = |path: &PathBuf| path.strip_prefix(&root).ok().map(Path::to_owned);
         Ok(Some(lasts.iter().filter_map(below).collect()))
     }
+}
+
+/// True if what lies in a dataspace is removed some day.
+pub fn is_cleared(terms: &Terms) -> bool {
+    terms.jobs || terms.expires.is_some()
+}
+
+/// The first dataspace of which this is true and that a path lies in, or that lies below it. The path has no links in it.
+pub fn dataspace_of<'s>(
+    spaces: &'s Spaces,
+    path: &Path,
+    fits: &dyn Fn(&Terms) -> bool,
+) -> Option<&'s str> {
+    spaces.names().find(|name| {
+        let root = || spaces.folder(name).ok().and_then(|root| std::fs::canonicalize(root).ok());
+        spaces.terms(name).is_some_and(fits)
+            && root().is_some_and(|root| path.starts_with(&root) || root.starts_with(path))
+    })
+}
+
+fn of_all_nodes(name: &str) -> Error {
+    let message = format!(
+        "dataspace '{name}' is shared by nodes, each of which removes what is over there and knows only what it is told to keep itself"
+    );
+    Error::usage(message)
+        .with_hint("copy it to where nothing is removed, or to a dataspace of this node")
 }
 
 /// Names of a folder that are looked at together.
@@ -384,6 +426,27 @@ mod tests {
         kept.stager.persist(&at("s://d/a"), Some(0)).unwrap();
         kept.clear(later);
         assert_eq!(kept.there(), ["s"], "its time is over");
+    }
+
+    #[test]
+    fn nothing_is_kept_where_other_nodes_remove_what_they_do_not_know() {
+        let kept = some();
+        let root = kept.dir.path().join("s").display().to_string();
+        let says = |terms: &str| {
+            let text = format!("[dataspace.s]\npath = \"{root}\"\n{terms}");
+            let spaces = Spaces::parse(&text, &|_| None).unwrap();
+            kept.stager.set_means(Means { spaces, ..Means::default() });
+            let of = |text: &str| kept.stager.persist(&at(text), None).map_err(|e| e.kind());
+            [of("s://d/a"), of("s://"), of(&format!("{root}/d")), of("/")]
+        };
+        let no = Err(Kind::Usage);
+        for terms in ["expires = \"1d\"\nshared = true", "jobs = true\nshared = true"] {
+            assert_eq!(says(terms), [no; 4], "{terms}");
+        }
+        assert_eq!(kept.stager.persisted().unwrap(), []);
+        for terms in ["expires = \"1d\"", "jobs = true", "shared = true", ""] {
+            assert_eq!(says(terms), [Ok(()); 4], "{terms}");
+        }
     }
 
     #[test]

@@ -39,9 +39,14 @@ pub(crate) fn expand(
             step => Ok(Step::Is(step)),
         })
         .collect::<Result<_>>()?;
-    let mut found = Vec::new();
-    let mut search = Search { most, cancel, found: &mut found };
-    search.go(folder, Path::new(""), &steps)?;
+    let mut search = Search { folder, steps: &steps, most, left: Vec::new(), found: Vec::new() };
+    search.left.push((PathBuf::new(), 0));
+    // By a list of what is left, not by calls within each other: somebody else's folders may lie within each other as deep as they like.
+    while let Some((path, step)) = search.left.pop() {
+        cancel.check()?;
+        search.look(&path, step)?;
+    }
+    let mut found = search.found;
     if found.is_empty() {
         return Err(Error::new(Kind::NotFound, "no file has a name that matches").at_path(shown()));
     }
@@ -57,9 +62,12 @@ enum Step<'p> {
 }
 
 struct Search<'s> {
+    folder: &'s Place,
+    steps: &'s [Step<'s>],
     most: usize,
-    cancel: &'s Cancel,
-    found: &'s mut Vec<PathBuf>,
+    /// Folders that match the steps before this one.
+    left: Vec<(PathBuf, usize)>,
+    found: Vec<PathBuf>,
 }
 
 fn exists(folder: &Place, path: &Path) -> Result<bool> {
@@ -72,61 +80,57 @@ fn exists(folder: &Place, path: &Path) -> Result<bool> {
 }
 
 impl Search<'_> {
-    fn go(&mut self, here: &Place, path: &Path, steps: &[Step<'_>]) -> Result<()> {
-        self.cancel.check()?;
-        let Some((step, rest)) = steps.split_first() else { return Ok(()) };
-        match step {
-            Step::Is(name) => self.take(here, path, OsStr::new(name), rest),
-            Step::Wild(pattern) => self.each(here, |search, name| {
-                let fits = name.to_str().is_some_and(|n| pattern.matches_with(n, HOW));
-                if fits { search.take(here, path, name, rest) } else { Ok(()) }
-            }),
-            Step::Any => {
-                match rest {
-                    [] => self.each(here, |search, name| {
-                        if hidden(name) { Ok(()) } else { search.take(here, path, name, &[]) }
-                    })?,
-                    rest => self.go(here, path, rest)?,
-                }
-                self.each(here, |search, name| {
-                    let folder = |m: stead_store::Meta| m.what == What::Folder;
-                    if hidden(name) || !here.meta(name)?.is_some_and(folder) {
-                        return Ok(());
-                    }
-                    search.go(&here.enter(name)?, &path.join(name), steps)
-                })
-            }
+    /// Looks which names of a folder match a step.
+    fn look(&mut self, path: &Path, at: usize) -> Result<()> {
+        let Some(step) = self.steps.get(at) else { return Ok(()) };
+        let last = at + 1 == self.steps.len();
+        let here = match path.as_os_str().is_empty() {
+            true => self.folder.clone(),
+            false => self.folder.below(path)?,
+        };
+        if let Step::Is(name) = step {
+            return self.take(&here, path, OsStr::new(name), (at, last));
         }
-    }
-
-    fn each(
-        &mut self,
-        here: &Place,
-        mut f: impl FnMut(&mut Self, &OsStr) -> Result<()>,
-    ) -> Result<()> {
+        if matches!(step, Step::Any) && !last {
+            self.left.push((path.to_owned(), at + 1));
+        }
         for names in here.names(1 << 16)? {
             for name in names? {
-                f(self, &name)?;
+                let fits = match step {
+                    Step::Wild(pattern) => {
+                        name.to_str().is_some_and(|name| pattern.matches_with(name, HOW))
+                    }
+                    _ => !hidden(&name),
+                };
+                if fits {
+                    self.take(&here, path, &name, (at, last))?;
+                }
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, here: &Place, path: &Path, name: &OsStr, rest: &[Step<'_>]) -> Result<()> {
+    /// Takes a name that matches a step: as what was looked for, if that is the last one, and as a folder in which to look on.
+    fn take(
+        &mut self,
+        here: &Place,
+        path: &Path,
+        name: &OsStr,
+        (at, last): (usize, bool),
+    ) -> Result<()> {
         let Some(meta) = here.meta(name)? else { return Ok(()) };
-        let path = path.join(name);
-        if rest.is_empty() {
+        let any = matches!(self.steps.get(at), Some(Step::Any));
+        if last {
             if self.found.len() >= self.most {
                 return Err(Error::limit(format!("more than {} names match", self.most))
                     .with_hint("name the folder that they lie in"));
             }
-            self.found.push(path);
-            return Ok(());
+            self.found.push(path.join(name));
         }
-        match meta.what {
-            What::Folder => self.go(&here.enter(name)?, &path, rest),
-            _ => Ok(()),
+        if meta.what == What::Folder && (any || !last) {
+            self.left.push((path.join(name), if any { at } else { at + 1 }));
         }
+        Ok(())
     }
 }
 
@@ -163,5 +167,23 @@ mod tests {
         assert_eq!(none.kind(), Kind::NotFound);
         assert_eq!(expand(&folder, "a[", 100, &Cancel::new()).unwrap_err().kind(), Kind::Usage);
         assert_eq!(expand(&folder, "**", 3, &Cancel::new()).unwrap_err().kind(), Kind::Limit);
+    }
+
+    #[test]
+    fn folders_within_each_other_are_looked_into_however_many_there_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = "d/".repeat(1500);
+        std::fs::create_dir_all(dir.path().join(&deep)).unwrap();
+        std::fs::write(dir.path().join(&deep).join("1.h5"), b"").unwrap();
+        let path = dir.path().to_owned();
+        let look = move |pattern: &str| {
+            let folder = Place::Folder(stead_store::Folder::open(&path).unwrap());
+            expand(&folder, pattern, 10_000, &Cancel::new()).unwrap().len()
+        };
+        // In as little as the threads have that answer programs.
+        let little = std::thread::Builder::new().stack_size(512 << 10);
+        let found = little
+            .spawn(move || (look("**/*.h5"), look("**"), look(&format!("{}*", "*/".repeat(1499)))));
+        assert_eq!(found.unwrap().join().unwrap(), (1, 1501, 1));
     }
 }

@@ -4,6 +4,7 @@
 //! Nothing is changed while it is planned. Folders come before what lies in them.
 
 mod ahead;
+mod clear;
 mod closed;
 mod internal;
 mod same;
@@ -121,6 +122,8 @@ pub(crate) struct Progressing {
     kept_far: HashSet<(u64, FileTime)>,
     /// The target is in a bucket.
     bucket: bool,
+    /// A quota counts what comes there.
+    counted: bool,
     /// Which names are meant, the tree that is walked through, on the source and on the target, and folders of the target that are made if
     /// something is to lie in them.
     filter: Filter,
@@ -193,6 +196,7 @@ impl Planner<'_> {
         let mut open: HashMap<Base, Place> = HashMap::new();
         let of = |end: &End| rules::of(self.spaces, &end.base, &end.folder, &end.path);
         let to = target.as_ref().map(of).unwrap_or_default();
+        self.state.counted = to.iter().any(Rule::has_quota);
         let mut from: Vec<Rule> = Vec::new();
         for location in &request.sources {
             for (end, contents) in self.sources(location)? {

@@ -168,6 +168,32 @@ pub(crate) fn within_quota<'a>(
     Ok(claims)
 }
 
+/// Refuses what is left of a transfer under way, of which files have grown by so many bytes since it was planned, if a quota has no room for it.
+///
+/// # Errors
+/// As [`within_quota`].
+pub(crate) fn still_within_quota(
+    to: &[Rule],
+    journal: &Journal,
+    (id, more): (i64, u64),
+    cancel: &Cancel,
+) -> Result<()> {
+    let under_way = journal.under_way()?;
+    let own = under_way.iter().find(|transfer| transfer.id == id);
+    let needed = own.map_or(0, |own| own.left).saturating_add(more);
+    for rule in to.iter().filter(|rule| rule.has_quota()) {
+        let coming = coming(&under_way, rule, Some(id));
+        for left in left(rule, coming, &of_these(&under_way), cancel)? {
+            left.refuse(rule, needed).map_err(|e| {
+                e.with_hint(
+                    "it has grown since it was planned; remove something there, and stage it again",
+                )
+            })?;
+        }
+    }
+    Ok(())
+}
+
 /// What a quota of a dataspace leaves for transfers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Left {

@@ -121,3 +121,65 @@ fn a_file_that_changes_while_it_is_copied_is_copied_again() {
     assert!(fs::read(at("from")).unwrap().starts_with(b"anew"));
     assert!(fs::read(at("to")).unwrap() == fs::read(at("from")).unwrap());
 }
+
+/// Has a file grow once, while it is copied.
+struct Grows {
+    path: PathBuf,
+    to: u64,
+    is_done: AtomicBool,
+}
+
+impl Watcher for Grows {
+    fn progress(&self, progress: &Progress) {
+        if progress.bytes_done > 0 && !self.is_done.swap(true, Ordering::Relaxed) {
+            let file = fs::File::options().write(true).open(&self.path).unwrap();
+            let (more, size) = (vec![8; 1 << 20], file.metadata().unwrap().len());
+            (size..self.to).step_by(1 << 20).for_each(|at| file.write_all_at(&more, at).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_file_that_grows_past_a_quota_while_it_is_copied_is_refused() {
+    const LIMIT: u64 = 8 << 20;
+    let dir = common::dir_of_copies();
+    let at = |name: &str| dir.path().join(name);
+    for (quota, fits) in [(40 << 20, true), (12 << 20, false)] {
+        let space = at(&format!("space-{fits}"));
+        fs::create_dir(&space).unwrap();
+        let text = format!("[dataspace.s]\npath = \"{}\"\nuser_quota = {quota}\n", space.display());
+        let spaces = stead_core::layout::Spaces::parse(&text, &|_| None).unwrap();
+        let means = Means { threads: 2, spaces, ..Means::default() };
+        let stager = Stager::open(&at(&format!("state-{fits}")), means).unwrap();
+        fs::write(at("from"), vec![7; LIMIT as usize]).unwrap();
+        let place = |text: &str| Location::parse(text, &|_| None).unwrap();
+        let id = stager
+            .submit(&Request {
+                action: Action::Copy,
+                sources: vec![place(at("from").to_str().unwrap())],
+                target: Some(place("s://to")),
+                options: Options { limit: Some(LIMIT), ..Options::default() },
+            })
+            .unwrap();
+        let grows = Grows { path: at("from"), to: 16 << 20, is_done: AtomicBool::new(false) };
+        let told = match stager.run(id, &Cancel::new(), Some(&grows)) {
+            Ok(status) => status.failures.first().map(|failure| failure.error.clone()),
+            Err(e) => Some(e.to_string()),
+        };
+        if fits {
+            assert_eq!((told, fs::metadata(space.join("to")).unwrap().len()), (None, 16 << 20));
+            continue;
+        }
+        // Also if it is asked for again: it has not been planned anew.
+        let again = stager
+            .run(id, &Cancel::new(), None)
+            .map(|status| status.failures.first().map(|failure| failure.error.clone()));
+        for told in [told, again.unwrap()] {
+            let told = told.unwrap();
+            assert!(told.contains("12.0 MiB for each user"), "{told}");
+        }
+        let left: u64 =
+            fs::read_dir(&space).unwrap().map(|e| e.unwrap().metadata().unwrap().len()).sum();
+        assert!(!space.join("to").exists() && left <= quota, "{left}");
+    }
+}

@@ -1,13 +1,14 @@
 //! Trees, name by name: what the source has and what the target has decide what is to be done.
 
 use super::ahead::Look;
-use super::internal::{is_internal, of_streams};
+use super::internal::is_internal;
 use super::same::{has_time, is_copy, is_one};
 use super::{First, Planner, twice};
 use crate::commit::same_time;
 use crate::compare::{Comparer, Pair};
 use crate::ends::End;
-use crate::job::{Item, TARGET, Task};
+use crate::enough;
+use crate::job::{Item, Task};
 use crate::place::{Place, key_of, no_key};
 use crate::request::{Action, Exists};
 use std::collections::HashSet;
@@ -210,16 +211,12 @@ impl Planner<'_> {
                 self.state.compared.clear();
             }
             if let (true, Some(to)) = (delete, &to) {
-                for list in to.names(AT_ONCE)? {
-                    for name in list? {
-                        // The source was looked at before, and may have it by now.
-                        let came =
-                            |name| Ok::<_, Error>(was_before && folder.meta(name)?.is_some());
-                        if !names.contains(&name) && !is_internal(&name) && !came(&name)? {
-                            self.clear_but(to, &name, &step.target.join(&name))?;
-                        }
-                    }
-                }
+                // The source was looked at before, and may have what came since.
+                let came = |name: &OsStr| match was_before {
+                    true => folder.meta(name).map(|meta| meta.is_some()),
+                    false => Ok(false),
+                };
+                self.clear_others(to, &step.target, &names, &came)?;
             }
             // A folder of a bucket is what lies in it.
             if empty && self.state.bucket {
@@ -442,7 +439,10 @@ impl Planner<'_> {
                     self.state.sums.files += 1;
                     let (bytes, sums) = (found.meta.size, &mut self.state.sums);
                     sums.bytes = sums.bytes.saturating_add(bytes);
-                    let room = found.meta.room.min(bytes.saturating_add(4095) & !4095);
+                    let room = match self.state.counted {
+                        true => enough::data_of(found.folder, found.name, &found.meta),
+                        false => found.meta.room.min(enough::blocks(bytes)),
+                    };
                     sums.room = sums.room.saturating_add(room);
                     self.item(Task::File, found, replace)?;
                 }
@@ -611,7 +611,7 @@ impl Planner<'_> {
     }
 
     /// True of a name that is meant, which lies in this folder, by its path and the root of its tree, and by its size and age.
-    fn takes(
+    pub(super) fn takes(
         &self,
         folder: &Place,
         name: &OsStr,
@@ -640,129 +640,6 @@ impl Planner<'_> {
     fn item(&mut self, task: Task, found: &Found<'_>, replace: bool) -> Result<()> {
         let item = self.made(task, found, replace);
         self.put(item)
-    }
-
-    /// Plans to remove a name of the target and what lies below it, but for what is left out, and folders in which some of that lies.
-    /// True if there is any.
-    fn clear_but(&mut self, folder: &Place, name: &OsStr, path: &Path) -> Result<bool> {
-        let stay = match self.state.filter.is_none() {
-            true => HashSet::new(),
-            false => self.folders_of_left_out(folder, name, path)?,
-        };
-        self.clear_all(TARGET, folder, name, path, &stay)?;
-        Ok(stay.contains(path))
-    }
-
-    /// Folders of the target, from a name on, in which something lies that is left out.
-    fn folders_of_left_out(
-        &self,
-        folder: &Place,
-        name: &OsStr,
-        path: &Path,
-    ) -> Result<HashSet<PathBuf>> {
-        let mut stay: HashSet<PathBuf> = HashSet::new();
-        let mut left = vec![(folder.clone(), name.to_owned(), path.to_owned())];
-        while let Some((folder, name, at)) = left.pop() {
-            self.cancel.check()?;
-            let Some(meta) = folder.meta(&name)? else { continue };
-            if !self.takes_there(&folder, &name, &at, &meta)? {
-                let above = at.ancestors().skip(1).take_while(|above| above.starts_with(path));
-                for folder in above {
-                    // Those above one that is known are known.
-                    if !stay.insert(folder.to_owned()) {
-                        break;
-                    }
-                }
-            } else if meta.what == What::Folder {
-                let inner = folder.enter(&name)?;
-                for list in inner.names(AT_ONCE)? {
-                    let each = |name: OsString| (inner.clone(), name.clone(), at.join(name));
-                    left.extend(list?.into_iter().map(each));
-                }
-            }
-        }
-        Ok(stay)
-    }
-
-    /// True of a name of the target that is meant.
-    fn takes_there(&self, folder: &Place, name: &OsStr, path: &Path, meta: &Meta) -> Result<bool> {
-        self.takes(folder, name, path, &self.state.roots.1, meta)
-    }
-
-    /// Plans to remove a name and what lies below it: files in order, folders to be removed in reverse.
-    pub(super) fn clear(
-        &mut self,
-        from: i64,
-        folder: &Place,
-        name: &OsStr,
-        path: &Path,
-    ) -> Result<()> {
-        self.clear_all(from, folder, name, path, &HashSet::new())
-    }
-
-    /// The same, but for what is left out and for these folders.
-    fn clear_all(
-        &mut self,
-        from: i64,
-        folder: &Place,
-        name: &OsStr,
-        path: &Path,
-        stay: &HashSet<PathBuf>,
-    ) -> Result<()> {
-        let mut left = vec![(folder.clone(), name.to_owned(), path.to_owned())];
-        while let Some((folder, name, path)) = left.pop() {
-            self.cancel.check()?;
-            let Some(meta) = folder.meta(&name)? else { continue };
-            // Streams may be in use, and are no matter of transfers.
-            if is_of_streams(&name) {
-                return Err(of_streams(&folder.at(&name)));
-            }
-            if from == TARGET && !self.takes_there(&folder, &name, &path, &meta)? {
-                continue;
-            }
-            let kept = self.state.kept.contains(&(meta.dev, meta.ino))
-                || self.state.kept_far.contains(&(meta.ino, meta.ctime));
-            if from == TARGET && kept {
-                return Err(Error::usage("the source lies in what would be removed")
-                    .at_path(folder.at(&name))
-                    .with_hint("sync without --delete, or into a folder beside it"));
-            }
-            let task = if meta.what == What::Folder { Task::RemoveFolder } else { Task::Remove };
-            // A folder of a bucket goes with what lies in it.
-            let gone = task == Task::RemoveFolder && folder.bucket().is_some();
-            let gone = gone || stay.contains(&path);
-            self.state.sums.removed += u64::from(!gone);
-            if from == TARGET && !gone {
-                self.state.free(&meta);
-            }
-            let (source, target) = match from {
-                TARGET => (PathBuf::new(), path.clone()),
-                _ => (path.clone(), PathBuf::new()),
-            };
-            if !gone {
-                self.put(Item {
-                    n: 0,
-                    task,
-                    from,
-                    source,
-                    target,
-                    size: 0,
-                    mtime: meta.mtime,
-                    first: -1,
-                    replace: false,
-                })?;
-            }
-            if meta.what == What::Folder {
-                let inner = folder.enter(&name)?;
-                for list in inner.names(AT_ONCE)? {
-                    left.extend(list?.into_iter().map(|name| {
-                        let path = path.join(&name);
-                        (inner.clone(), name, path)
-                    }));
-                }
-            }
-        }
-        Ok(())
     }
 }
 
