@@ -617,6 +617,13 @@ def wrapped(name: str, function: Function) -> Callable[[Any, str, list[int]], An
         if not np.can_cast(made.dtype, wanted, "same_kind"):
             hint = "say what it gives: map(function, dtype=...)"
             raise make("usage", f"function '{name}' gave elements of {made.dtype}, and {wanted} was said", hint=hint)
+        # NumPy sums whole numbers in 64 bits, and takes what is left of these for fewer ones.
+        if wanted.kind in "iu" and made.size and not np.can_cast(made.dtype, wanted, "safe"):
+            most = np.iinfo(wanted)
+            for number in (int(made.min()), int(made.max())):
+                if not most.min <= number <= most.max:
+                    hint = "say what it gives: map(function, dtype=...)"
+                    raise make("usage", f"function '{name}' gave {number}, which {wanted} has not", hint=hint)
         return np.array(made, dtype=wanted, order="C")
 
     return call
