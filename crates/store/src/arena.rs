@@ -625,11 +625,14 @@ impl Inner {
         }
     }
 
-    /// Removes a segment that is no longer part of the pool.
+    /// Removes a segment that is no longer part of the pool: all of it was free.
     fn let_go(&self, surplus: Option<Surplus>) {
         let Some(Surplus::Segment(number)) = surplus else { return };
         let segment = self.state().segments.remove(&number);
         let _ = self.folder.remove_file(OsStr::new(&name_of(&self.prefix, number)));
-        drop(segment);
+        // Others may still have it mapped, who look at it no more: it would keep its pages.
+        if let Some(segment) = segment {
+            let _ = shared::punch(&segment.file, 0, segment.map.len() as u64);
+        }
     }
 }

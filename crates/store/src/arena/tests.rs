@@ -235,6 +235,31 @@ fn what_is_left_stays_as_it_is() {
 }
 
 #[test]
+fn what_goes_has_no_pages_though_others_have_it_mapped() {
+    let (dir, folder) = folder();
+    let arena = Arena::new(&folder, "w", options(1 << 20, u64::MAX)).unwrap();
+    let pieces = [arena.take(1 << 20).unwrap(), arena.take(1 << 20).unwrap()];
+    let neighbours = Neighbours::new(&folder);
+    for piece in &pieces {
+        assert_eq!(neighbours.look("w", &piece.place()).unwrap().len(), 1 << 20);
+    }
+    let files = names(dir.path()).into_iter().map(|name| File::open(dir.path().join(name)));
+    let files: Vec<File> = files.map(std::result::Result::unwrap).collect();
+    let pages = || files.iter().map(|file| Meta::of_file(file).unwrap().room).sum::<u64>();
+    assert_eq!((files.len(), pages()), (2, 2 << 20));
+    drop(pieces);
+    arena.trim(0);
+    assert_eq!((names(dir.path()).len(), neighbours.mapped(), pages()), (1, 2, 0));
+    // What is left to others who look at it keeps its own.
+    let piece = arena.take(3 << 20).unwrap();
+    let view = neighbours.look("w", &piece.place()).unwrap();
+    let file = File::open(dir.path().join(format!("w-{}", piece.place().segment))).unwrap();
+    arena.remove().unwrap();
+    drop((piece, arena));
+    assert_eq!((view.len() as u64, Meta::of_file(&file).unwrap().room), (3 << 20, 3 << 20));
+}
+
+#[test]
 fn a_process_that_was_forked_gives_nothing_back() {
     let (dir, folder) = folder();
     let arena = Arena::new(&folder, "w", options(1 << 20, 0)).unwrap();
