@@ -66,11 +66,12 @@ impl Shared {
             *count += 1;
             return Ok(true);
         }
-        for (i, source) in self.sources.iter().enumerate() {
+        for source in &self.sources {
             match source.hold(step) {
                 Ok(true) => {}
                 not => {
-                    self.sources.iter().take(i).for_each(|s| s.let_go(step, false));
+                    // Those after it may look at one that comes next.
+                    self.sources.iter().for_each(|s| s.let_go(step, false));
                     return not;
                 }
             }
@@ -106,6 +107,7 @@ impl Shared {
     /// The first step from this one on that all sources have. With `passes` each of them may pass over some, but none is passed over for
     /// what another one has: else two nodes whose writers are at different steps would be asked in turn for ever.
     fn coming(&self, from: u64, passes: bool, until: Instant) -> Result<Coming> {
+        let mut looks = Looks::new(self);
         let mut step = from;
         'all: loop {
             let passes = passes && step == from;
@@ -113,38 +115,28 @@ impl Shared {
                 self.sources.iter().try_for_each(|source| source.expect(step, passes, until))?;
             }
             for (i, source) in self.sources.iter().enumerate() {
-                let before = self.sources.get(..i).unwrap_or(&[]);
                 let passes = passes && step == from;
-                match source
-                    .next(step, passes, until)
-                    .inspect_err(|_| self.give_back(step, before))?
-                {
-                    Coming::Step(next) if next == step => {}
-                    Coming::Step(next) if i == 0 => {
-                        step = next;
-                        // The others hear that those before it are done with: ranks may wait for that there, and this one for them here.
-                        let first = self.sources.get(..1).unwrap_or(&[]);
-                        let mut others = self.sources.iter().skip(1);
-                        others
-                            .try_for_each(|other| other.expect(step, false, until))
-                            .inspect_err(|_| self.give_back(step, first))?;
-                    }
+                match source.next(step, passes, until)? {
+                    Coming::Step(next) if next == step => looks.at(i, step),
                     Coming::Step(next) => {
-                        // Writers of this node have let those before go.
-                        self.give_back(step, before);
+                        // Its writers have let those before go: nobody is given what the others look at.
+                        looks.at(i, next);
                         step = next;
-                        continue 'all;
+                        if i > 0 {
+                            continue 'all;
+                        }
+                        // The others hear that those before it are done with: ranks may wait for that there, and this one for them here.
+                        let mut others = self.sources.iter().skip(1);
+                        others.try_for_each(|other| other.expect(step, false, until))?;
                     }
                     Coming::Over(None) => {
-                        self.give_back(step, before);
+                        looks.let_go_but(None);
                         return self.ending(step, i, until);
                     }
-                    nothing => {
-                        self.give_back(step, before);
-                        return Ok(nothing);
-                    }
+                    nothing => return Ok(nothing),
                 }
             }
+            looks.keep();
             return Ok(Coming::Step(step));
         }
     }
@@ -190,6 +182,45 @@ impl Shared {
         }
         let message = format!("stream '{}' was opened before this process was forked", self.name);
         Err(Error::usage(message).with_hint("open it in the process that uses it"))
+    }
+}
+
+/// At which step each source looks for who asks what comes next. What is not given is let go of, however that ends.
+struct Looks<'s> {
+    shared: &'s Shared,
+    steps: Vec<Option<u64>>,
+}
+
+impl Looks<'_> {
+    fn new(shared: &Shared) -> Looks<'_> {
+        Looks { shared, steps: vec![None; shared.sources.len()] }
+    }
+
+    /// A source looks at this step, and none at another one.
+    fn at(&mut self, source: usize, step: u64) {
+        self.let_go_but(Some(step));
+        if let Some(at) = self.steps.get_mut(source) {
+            *at = Some(step);
+        }
+    }
+
+    fn let_go_but(&mut self, step: Option<u64>) {
+        for (source, at) in self.shared.sources.iter().zip(&mut self.steps) {
+            if let Some(other) = at.take_if(|at| Some(*at) != step) {
+                self.shared.give_back(other, std::slice::from_ref(source));
+            }
+        }
+    }
+
+    /// The step is given.
+    fn keep(mut self) {
+        self.steps.clear();
+    }
+}
+
+impl Drop for Looks<'_> {
+    fn drop(&mut self) {
+        self.let_go_but(None);
     }
 }
 
@@ -447,6 +478,111 @@ impl Drop for Reader {
         // Steps and arrays of it may be had for longer: what they look at stays, and nobody waits for this reader.
         if self.shared.check().is_ok() {
             self.shared.sources.iter().for_each(|source| source.done());
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::home::Home;
+    use crate::{Behind, Definition, Writer, Written};
+    use stead_core::layout::Spaces;
+    use stead_core::{Bounds, DType};
+
+    /// Bytes of a step.
+    const LEN: u64 = 64 << 10;
+
+    /// Writers on two nodes, each with a memory of its own that has room for a few steps, and a reader for which they do not wait.
+    struct Nodes {
+        homes: [Home; 2],
+        writers: Vec<Writer>,
+        reader: Reader,
+        _dir: tempfile::TempDir,
+    }
+
+    impl Nodes {
+        fn new() -> Nodes {
+            let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+            let spaces = ["a", "b"].map(|node| {
+                let mut spaces = Spaces::default();
+                spaces.imply("memory", dir.path().join(node).to_str().unwrap());
+                spaces
+            });
+            let writers = Vec::from_iter(spaces.iter().map(|spaces| {
+                let (spaces, timeout) = (spaces.clone(), Duration::from_secs(5));
+                let written =
+                    Written { spaces, timeout, memory: 6 * LEN, keep: 0, ..Written::default() };
+                let mut writer = Writer::open("sim", &written).unwrap();
+                writer.define(Definition::new("T", DType::U8, [LEN])).unwrap();
+                writer
+            }));
+            let of = |spaces: &Spaces| Read {
+                spaces: spaces.clone(),
+                behind: Behind::Drop,
+                ..Read::default()
+            };
+            let here =
+                |spaces| Box::new(Here::open("sim", &of(spaces)).unwrap()) as Box<dyn Source>;
+            let sources = spaces.iter().map(here).collect();
+            let reader = Reader::of("sim", sources, &of(&spaces[0]));
+            let homes = spaces.each_ref().map(|spaces| Home::open(spaces).unwrap());
+            Nodes { homes, writers, reader, _dir: dir }
+        }
+
+        /// A writer ends all steps before this one.
+        fn end(&mut self, node: usize, before: u64) {
+            let writer = &mut self.writers[node];
+            while writer.step() < before {
+                writer.begin().unwrap();
+                let whole = Bounds::new([0], [LEN]).unwrap();
+                writer.put(0, &whole, &vec![7; LEN as usize]).unwrap();
+                writer.end().unwrap();
+            }
+        }
+
+        fn next(&self) -> Option<u64> {
+            let step = self.reader.next_within(Duration::ZERO).unwrap();
+            step.map(|step| step.number())
+        }
+
+        /// Steps that the reader looks at on a node, of those before this one.
+        fn held(&self, node: usize, before: u64) -> Vec<u64> {
+            let board = self.homes[node].get("sim").unwrap().board;
+            (0..before).filter(|step| !board.holders(*step).is_empty()).collect()
+        }
+    }
+
+    #[test]
+    fn a_step_that_one_node_has_and_another_one_has_not_yet_is_let_go() {
+        let mut nodes = Nodes::new();
+        nodes.end(0, 9);
+        nodes.end(1, 10);
+        assert_eq!(nodes.next(), None);
+        assert_eq!([0, 1].map(|node| nodes.held(node, 20)), [[0; 0]; 2]);
+        for node in [0, 1] {
+            nodes.end(node, 12);
+        }
+        let step = nodes.reader.next_within(Duration::ZERO).unwrap().unwrap();
+        assert_eq!((step.number(), step.dropped()), (11, 11));
+        assert_eq!([0, 1].map(|node| nodes.held(node, 20)), [[11]; 2]);
+        drop(step);
+        assert_eq!([0, 1].map(|node| nodes.held(node, 20)), [[0; 0]; 2]);
+    }
+
+    #[test]
+    fn who_waits_for_what_a_node_has_not_yet_keeps_no_writer_of_another_one_waiting() {
+        // Whichever of the nodes is asked first.
+        for ahead in [0, 1] {
+            let mut nodes = Nodes::new();
+            for round in 0..20 {
+                nodes.end(1 - ahead, 2 * round + 1);
+                nodes.end(ahead, 2 * round + 2);
+                assert_eq!(nodes.next(), None);
+            }
+            nodes.end(1 - ahead, 40);
+            assert_eq!(nodes.next(), Some(39));
         }
     }
 }
