@@ -3916,6 +3916,18 @@ stead_status stead_stream_writer_fits(struct stead_stream_writer *writer,
                                       struct stead_error **error);
 
 /**
+ * Whether a variable has elements of this type and so many dimensions, by what was said of it last. It is for languages in which a variable has
+ * a type, before a function that takes memory to be as large as the variable says by now.
+ *
+ * Errors: STEAD_USAGE.
+ */
+stead_status stead_stream_writer_is(struct stead_stream_writer *writer,
+                                    uint32_t variable,
+                                    stead_dtype dtype,
+                                    size_t ndim,
+                                    struct stead_error **error);
+
+/**
  * Puts a block of a variable into the step that is open: the part that begins at `start` and has `count` elements in each dimension of
  * the whole array; both NULL for all of it. Its elements lie one after the other at `data`, the last index running fastest. They are
  * copied.

@@ -136,7 +136,8 @@ inline void check(std::size_t ndim, const numbers &of, const char *what) {
 
 } // namespace detail
 
-/// A variable that a writer has defined, whose elements are of this type.
+/// A variable that a writer has defined, whose elements are of this type. What it was before it was defined anew, with another type or number
+/// of dimensions, is refused.
 template <class T> class variable {
 public:
     /// Its number.
@@ -294,6 +295,7 @@ public:
     }
     /// Puts all of a variable, or its one element.
     template <class T> void put(const variable<T> &of, const T *data) {
+        check(of);
         detail::call(stead_stream_writer_put, get(), of.number(), nullptr, nullptr, static_cast<const void *>(data));
     }
     /// Defines a variable, and puts a block of it.
@@ -325,6 +327,7 @@ public:
     }
     /// Puts all of a variable.
     template <class T> void put(const variable<T> &of, const buffer<T> &made) {
+        check(of);
         detail::call(stead_stream_writer_put_buffer, get(), of.number(), nullptr, nullptr, made.get());
     }
     /// Ends the step: when all writers have, readers see it.
@@ -337,7 +340,12 @@ public:
     stead_stream_writer *get() const noexcept { return handle_.get(); }
 
 private:
-    template <class T> static void check(const variable<T> &of, const numbers &start, const numbers &count) {
+    /// A variable that was defined anew, as one of another type, has another number of bytes than there are.
+    template <class T> void check(const variable<T> &of) const {
+        detail::call(stead_stream_writer_is, get(), of.number(), stead::detail::dtype<T>(), of.ndim());
+    }
+    template <class T> void check(const variable<T> &of, const numbers &start, const numbers &count) const {
+        check(of);
         detail::check(of.ndim(), start, "start");
         detail::check(of.ndim(), count, "count");
     }

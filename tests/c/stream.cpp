@@ -137,6 +137,50 @@ static void frees_what_is_not_put() {
     CHECK(stead_handles_alive() == 0);
 }
 
+/// A variable that was defined anew, as one of another type or number of dimensions, is no longer what it was.
+static void refuses_what_a_variable_was() {
+    st::writer out("anew", writes());
+    const std::size_t n = 1000;
+    const auto was = out.define<double>("T", {n});
+    const std::vector<double> all = from(0, n);
+    out.begin();
+    out.put(was, all.data());
+    out.end();
+    const auto now = out.define<float>("T", {n});
+    CHECK(was.number() == now.number());
+    out.begin();
+    // Elements of these would be behind the memory, and those of the others behind what they are put from.
+    CHECK(fails(stead::kind::usage, "1 dimensions of type f32 by now, and not 1 of type f64",
+                [&] { out.empty(was, {0}, {n})[n - 1] = 1; }));
+    CHECK(fails(stead::kind::usage, "not 1 of type f64", [&] { out.put(was, {0}, {n}, all.data()); }));
+    CHECK(fails(stead::kind::usage, "not 1 of type f64", [&] { out.put(was, all.data()); }));
+    const st::buffer<double> made(n, spaces);
+    CHECK(fails(stead::kind::usage, "not 1 of type f64", [&] { out.put(was, {0}, {n}, made); }));
+    CHECK(fails(stead::kind::usage, "not 1 of type f64", [&] { out.put(was, made); }));
+    const std::vector<float> half(n, 0.5f);
+    out.put(now, half.data());
+    out.end();
+    // A start of one number has no second one.
+    const auto flat = out.define<float>("T", {n, 2});
+    CHECK(fails(stead::kind::usage, "has 2 dimensions", [&] { out.empty(now, {0}, {n}); }));
+    CHECK(fails(stead::kind::usage, "has 2 dimensions", [&] { out.put(now, half.data()); }));
+    // Another length is no other variable.
+    CHECK(out.define<float>("T", {n + 1, 2}).number() == flat.number());
+    out.begin();
+    auto room = out.empty(flat, {n, 0}, {1, 2});
+    CHECK(room.size() == 2);
+    room[0] = room[1] = 1;
+    out.put(std::move(room));
+    out.end();
+    out.close();
+    // What a reader asks for is looked at in each step.
+    st::reader in("anew", reads());
+    const st::step last = in.at(2);
+    CHECK(fails(stead::kind::usage, "another type", [&] { last.view<double>("T", {n, 0}, {1, 2}); }));
+    CHECK(fails(stead::kind::usage, "the start has 1", [&] { last.get<float>("T", {n}, {1}); }));
+    CHECK((last.get<float>("T", {n, 0}, {1, 2}) == std::vector<float>{1, 1}));
+}
+
 static void ends_as_it_should() {
     const std::vector<double> ones(4, 1.0);
     {
@@ -397,6 +441,7 @@ int main(int argc, char **argv) {
     spaces = {"memory=" + std::string(argv[1])};
     says_what_variables_are();
     frees_what_is_not_put();
+    refuses_what_a_variable_was();
     ends_as_it_should();
     looks_after_streams();
     waits_for_steps();

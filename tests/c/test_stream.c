@@ -409,6 +409,11 @@ static void wrong_arguments(void) {
     FAILS(STEAD_USAGE, "no variable 7", stead_stream_writer_fits(w, 7, 2, 2, &e));
     FAILS(STEAD_USAGE, "has 2 dimensions", stead_stream_writer_fits(w, t, 2, 3, &e));
     OK(stead_stream_writer_fits(w, t, 2, 2, &e));
+    FAILS(STEAD_USAGE, "no variable 7", stead_stream_writer_is(w, 7, STEAD_F32, 2, &e));
+    FAILS(STEAD_USAGE, "number 99", stead_stream_writer_is(w, t, 99, 2, &e));
+    FAILS(STEAD_USAGE, "2 dimensions of type f32 by now, and not 2 of type f64", stead_stream_writer_is(w, t, STEAD_F64, 2, &e));
+    FAILS(STEAD_USAGE, "not 1 of type f32", stead_stream_writer_is(w, t, STEAD_F32, 1, &e));
+    OK(stead_stream_writer_is(w, t, STEAD_F32, 2, &e));
     FAILS(STEAD_USAGE, "data is NULL", stead_stream_writer_put(w, t, start, count, NULL, &e));
     FAILS(STEAD_USAGE, "start is NULL", stead_stream_writer_put(w, t, NULL, count, row, &e));
     start[0] = ROWS;

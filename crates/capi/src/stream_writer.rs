@@ -377,6 +377,34 @@ pub unsafe extern "C" fn stead_stream_writer_fits(
     }))
 }
 
+/// Whether a variable has elements of this type and so many dimensions, by what was said of it last. It is for languages in which a variable has
+/// a type, before a function that takes memory to be as large as the variable says by now.
+///
+/// Errors: STEAD_USAGE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_writer_is(
+    writer: *mut stead_stream_writer,
+    variable: u32,
+    dtype: stead_dtype,
+    ndim: usize,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |_c| {
+        let dtype = self::dtype(dtype)?;
+        with(writer, |w| {
+            let Definition { name, dtype: now, shape, .. } = w.definition(variable)?;
+            if (*now, shape.len()) == (dtype, ndim) {
+                return Ok(());
+            }
+            let has = shape.len();
+            let message = format!(
+                "variable '{name}' has {has} dimensions of type {now} by now, and not {ndim} of type {dtype}"
+            );
+            Err(Error::usage(message).with_hint("use what it was defined as last"))
+        })
+    })
+}
+
 /// Puts a block of a variable into the step that is open: the part that begins at `start` and has `count` elements in each dimension of
 /// the whole array; both NULL for all of it. Its elements lie one after the other at `data`, the last index running fastest. They are
 /// copied.
