@@ -157,6 +157,52 @@ fn ranks_that_may_miss_steps_are_given_the_same_ones_of_all_nodes() {
 }
 
 #[test]
+fn what_one_node_has_not_yet_keeps_no_writer_of_another_one_waiting() {
+    const ROUNDS: u64 = 16;
+    let mine = |me: u64| rows(SHAPE, me, 2);
+    let memory = 8 * 8 * mine(0).elements();
+    let (job, ended, looked) = (Job::new(), Barrier::new(3), Barrier::new(3));
+    job.run(&[("sim", 0), ("sim", 1), ("ana", 2)], |part, rank| {
+        let me = rank.coupling.rank();
+        if part == "sim" {
+            let mut writer = rank
+                .write("sim", |w| {
+                    (w.readers, w.keep, w.memory) = (1, 0, memory);
+                    w.timeout = Duration::from_secs(10);
+                })
+                .unwrap();
+            let variable = writer.define(array(&SHAPE)).unwrap();
+            let mut write = |before: u64| -> stead_core::Result<()> {
+                while writer.step() < before {
+                    let step = writer.begin()?;
+                    writer.put(variable, &mine(me), &values(step, &mine(me)))?;
+                    writer.end()?;
+                }
+                Ok(())
+            };
+            // The others go on if it fails.
+            let mut done = Ok(());
+            for round in 0..ROUNDS {
+                // The second node is a step ahead, and has only the newest one.
+                done = done.and_then(|()| write(2 * round + 1 + me));
+                ended.wait();
+                looked.wait();
+            }
+            done.and_then(|()| write(2 * ROUNDS)).unwrap();
+            return writer.close().unwrap();
+        }
+        let mut reader = rank.read("sim", |r| r.behind = Behind::Drop).unwrap();
+        for _ in 0..ROUNDS {
+            ended.wait();
+            assert!(reader.next_step_within(Duration::from_millis(50)).unwrap().is_none());
+            looked.wait();
+        }
+        let last = std::iter::from_fn(|| reader.next_step().unwrap()).last();
+        assert_eq!(last.map(|step| step.number()), Some(2 * ROUNDS - 1));
+    });
+}
+
+#[test]
 fn steps_that_stay_can_be_had_again_and_what_is_had_stays() {
     let job = Job::new();
     let (over, told) = std::sync::mpsc::channel::<()>();
