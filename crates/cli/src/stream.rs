@@ -562,7 +562,7 @@ fn watch(home: &Home, name: &str, options: &Read, most: u64, format: Described) 
         let begun = Instant::now();
         let step = loop {
             cancel.check()?;
-            if let Some(step) = reader.next_step_within(LOOK)? {
+            if let Some(step) = reader.next_part(LOOK)? {
                 break step;
             }
             if reader.is_over() {

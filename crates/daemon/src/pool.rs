@@ -257,6 +257,11 @@ impl Shared {
         let Ok(second) = stream.try_clone() else {
             return Err((Error::limit("too many open files of the daemon"), stream));
         };
+        // The worker that has led it here had times for its frames: whoever is at the ends may say nothing for hours.
+        let waits = second.set_nonblocking(false).and_then(|()| second.set_read_timeout(None));
+        if let Err(e) = waits.and_then(|()| second.set_write_timeout(None)) {
+            return Err((Error::io("set up", "a connection", e), stream));
+        }
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let key = Key { peer, mine: true, number };
         let tunnel = Arc::new(Tunnel::new(key, user, second));

@@ -478,7 +478,7 @@ impl StreamReader {
         py: Python<'_>,
         timeout: Option<f64>,
         cancel: Option<&Bound<'_, Cancel>>,
-        ask: impl Fn(&Reader, Duration) -> Result<Option<Option<Step>>> + Send + Sync,
+        ask: impl Fn(&Reader, Duration, bool) -> Result<Option<Option<Step>>> + Send + Sync,
     ) -> PyResult<Option<StreamStep>> {
         let reader = self.open()?;
         let mut left = seconds(timeout, "timeout")?.unwrap_or(self.timeout);
@@ -486,7 +486,8 @@ impl StreamReader {
         loop {
             // The clock is the library's: what was waited for is what was asked for, or there was something.
             let share = left.min(SIGNALS);
-            if let Some(step) = unlocked(py, || ask(&reader, share))? {
+            let last = share == left;
+            if let Some(step) = unlocked(py, || ask(&reader, share, last))? {
                 return Ok(step.map(StreamStep::new));
             }
             py.check_signals()?;
@@ -568,9 +569,12 @@ impl StreamReader {
         timeout: Option<f64>,
         cancel: Option<&Bound<'_, Cancel>>,
     ) -> PyResult<Option<StreamStep>> {
-        self.wait(py, timeout, cancel, |reader, share| match reader.next_within(share)? {
-            None if !reader.is_over() => Ok(None),
-            step => Ok(Some(step)),
+        self.wait(py, timeout, cancel, |reader, share, last| {
+            let step = if last { reader.next_within(share)? } else { reader.next_part(share)? };
+            match step {
+                None if !reader.is_over() => Ok(None),
+                step => Ok(Some(step)),
+            }
         })
     }
 
@@ -582,9 +586,15 @@ impl StreamReader {
         step: u64,
         timeout: Option<f64>,
     ) -> PyResult<Option<StreamStep>> {
-        self.wait(py, timeout, None, |reader, share| match reader.wait_for(variable, step, share) {
-            Err(e) if e.kind() == Kind::Timeout => Ok(None),
-            found => Ok(Some(Some(found?))),
+        self.wait(py, timeout, None, |reader, share, last| {
+            let found = match last {
+                true => reader.wait_for(variable, step, share),
+                false => reader.wait_for_part(variable, step, share),
+            };
+            match found {
+                Err(e) if e.kind() == Kind::Timeout => Ok(None),
+                found => Ok(Some(Some(found?))),
+            }
         })
     }
 

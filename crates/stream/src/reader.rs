@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     turn: Turn,
     /// The step that comes next.
     next: AtomicU64,
+    /// What each source looks at for whoever waits on.
+    looks: Mutex<Vec<Option<u64>>>,
     /// What definitions are together.
     merged: Mutex<Option<Arc<Known>>>,
     pub(crate) threads: usize,
@@ -105,10 +107,11 @@ impl Shared {
     }
 
     /// The first step from this one on that all sources have. With `passes` each of them may pass over some, but none is passed over for
-    /// what another one has: else two nodes whose writers are at different steps would be asked in turn for ever.
-    fn coming(&self, from: u64, passes: bool, until: Instant) -> Result<Coming> {
+    /// what another one has: else two nodes whose writers are at different steps would be asked in turn for ever. For who waits `on` when there is
+    /// nothing sources look on at what they have: it may be gone by then, and the others never have what comes after it at the same time.
+    fn coming(&self, from: u64, passes: bool, until: Instant, on: bool) -> Result<Coming> {
         let mut looks = Looks::new(self);
-        let mut step = from;
+        let mut step = looks.resumed(from).unwrap_or(from);
         'all: loop {
             let passes = passes && step == from;
             if self.sources.len() > 1 {
@@ -132,6 +135,10 @@ impl Shared {
                     Coming::Over(None) => {
                         looks.let_go_but(None);
                         return self.ending(step, i, until);
+                    }
+                    Coming::Nothing if on => {
+                        looks.stay();
+                        return Ok(Coming::Nothing);
                     }
                     nothing => return Ok(nothing),
                 }
@@ -193,7 +200,21 @@ struct Looks<'s> {
 
 impl Looks<'_> {
     fn new(shared: &Shared) -> Looks<'_> {
-        Looks { shared, steps: vec![None; shared.sources.len()] }
+        let mut steps = std::mem::take(&mut *locked(&shared.looks));
+        steps.resize(shared.sources.len(), None);
+        Looks { shared, steps }
+    }
+
+    /// The step that some sources look at still, if it is one that may come.
+    fn resumed(&mut self, from: u64) -> Option<u64> {
+        let step = self.steps.iter().flatten().copied().max().filter(|step| *step >= from);
+        self.let_go_but(step);
+        step
+    }
+
+    /// Whoever waits asks again, and finds it as it is.
+    fn stay(mut self) {
+        *locked(&self.shared.looks) = std::mem::take(&mut self.steps);
     }
 
     /// A source looks at this step, and none at another one.
@@ -270,6 +291,7 @@ impl Reader {
             held: Mutex::default(),
             turn: Turn::default(),
             next: AtomicU64::new(first),
+            looks: Mutex::default(),
             merged: Mutex::default(),
             threads: options.threads,
             passes: options.passes(),
@@ -287,7 +309,7 @@ impl Reader {
     /// `Peer` if a writer has ended in the middle, after all steps that are complete; `Timeout`; `Limit` if this process may have no more files
     /// open: the step is passed over then, and [`Reader::at`] has it while it is there.
     pub fn next_step(&mut self) -> Result<Option<Step>> {
-        match self.wait_until(clock::after(self.shared.timeout))? {
+        match self.wait_until(clock::after(self.shared.timeout), false)? {
             Some(step) => Ok(Some(step)),
             None if self.is_over() => Ok(None),
             None => Err(self.late()),
@@ -307,7 +329,16 @@ impl Reader {
     /// # Errors
     /// As [`Reader::next_step_within`].
     pub fn next_within(&self, time: Duration) -> Result<Option<Step>> {
-        self.wait_until(clock::after(time))
+        self.wait_until(clock::after(time), false)
+    }
+
+    /// As [`Reader::next_within`], for a part of a longer wait: what some nodes have of the next step, and others have not yet, stays until
+    /// the next part. The last part is no such one.
+    ///
+    /// # Errors
+    /// As [`Reader::next_step_within`].
+    pub fn next_part(&self, time: Duration) -> Result<Option<Step>> {
+        self.wait_until(clock::after(time), true)
     }
 
     /// True after the last step was given, and none will come.
@@ -315,14 +346,14 @@ impl Reader {
         self.is_over.load(Ordering::Acquire)
     }
 
-    fn wait_until(&self, until: Instant) -> Result<Option<Step>> {
+    fn wait_until(&self, until: Instant, on: bool) -> Result<Option<Step>> {
         let shared = &self.shared;
         shared.check()?;
         let Some(turn) = shared.turn.take(until) else { return Ok(None) };
         let from = shared.next.load(Ordering::Relaxed);
         let (begun, mut ask) = (clock::now(), from);
         loop {
-            match shared.coming(ask, shared.passes, until) {
+            match shared.coming(ask, shared.passes, until, on) {
                 Ok(Coming::Step(step)) => {
                     if !shared.take(step)? {
                         // It went when another thread let it go, and is as one that went before.
@@ -351,13 +382,24 @@ impl Reader {
     /// # Errors
     /// `NotFound` if it has gone, the stream ends before it, or it has no such variable; `Timeout`; as [`Reader::next_step`].
     pub fn wait_for(&self, variable: &str, step: u64, time: Duration) -> Result<Step> {
-        let until = clock::after(time);
-        let found = self.wait_for_step(step, until)?;
+        self.wait_for_step(variable, step, clock::after(time), false)
+    }
+
+    /// As [`Reader::wait_for`], for a part of a longer wait, as [`Reader::next_part`] is.
+    ///
+    /// # Errors
+    /// As [`Reader::wait_for`].
+    pub fn wait_for_part(&self, variable: &str, step: u64, time: Duration) -> Result<Step> {
+        self.wait_for_step(variable, step, clock::after(time), true)
+    }
+
+    fn wait_for_step(&self, variable: &str, step: u64, until: Instant, on: bool) -> Result<Step> {
+        let found = self.very_step(step, until, on)?;
         found.variable(variable)?;
         Ok(found)
     }
 
-    fn wait_for_step(&self, step: u64, until: Instant) -> Result<Step> {
+    fn very_step(&self, step: u64, until: Instant, on: bool) -> Result<Step> {
         let shared = &self.shared;
         shared.check()?;
         let Some(turn) = shared.turn.take(until) else { return Err(self.late()) };
@@ -366,8 +408,12 @@ impl Reader {
             return self.at(step);
         }
         shared.next.store(step, Ordering::Relaxed);
+        // No other one than this.
+        let mut looks = Looks::new(shared);
+        looks.let_go_but(Some(step));
+        looks.stay();
         let begun = clock::now();
-        match shared.coming(step, false, until)? {
+        match shared.coming(step, false, until, on)? {
             Coming::Step(came) if came == step => {
                 if shared.take(step)? {
                     let waited = shared.give(step, 0, begun.elapsed());
@@ -569,6 +615,39 @@ mod tests {
         assert_eq!([0, 1].map(|node| nodes.held(node, 20)), [[11]; 2]);
         drop(step);
         assert_eq!([0, 1].map(|node| nodes.held(node, 20)), [[0; 0]; 2]);
+    }
+
+    #[test]
+    fn a_step_that_one_node_has_stays_for_who_waits_on() {
+        // The one ahead is so by two steps all the time, and keeps one.
+        for (ahead, exactly) in [(0, false), (1, false), (0, true), (1, true)] {
+            let mut nodes = Nodes::new();
+            let part = |nodes: &Nodes, on| {
+                let next = match on {
+                    true => nodes.reader.next_part(Duration::ZERO),
+                    false => nodes.reader.next_within(Duration::ZERO),
+                };
+                next.unwrap().map(|step| step.number())
+            };
+            for last in 0..4 {
+                nodes.end(ahead, 8 + 2 * last + 1);
+                nodes.end(1 - ahead, 6 + 2 * last + 1);
+                assert_eq!(part(&nodes, last == 3), None);
+            }
+            // As far as the other one was.
+            nodes.end(ahead, 17);
+            nodes.end(1 - ahead, 15);
+            assert_eq!((part(&nodes, true), nodes.held(ahead, 20)), (Some(14), vec![]));
+            // Who waits no longer, or for another one, keeps nothing.
+            nodes.end(ahead, 19);
+            nodes.end(1 - ahead, 16);
+            assert_eq!((part(&nodes, true), nodes.held(ahead, 20)), (None, vec![18]));
+            match exactly {
+                false => assert_eq!(part(&nodes, false), None),
+                true => assert!(nodes.reader.wait_for_part("T", 25, Duration::ZERO).is_err()),
+            }
+            assert_eq!(nodes.held(ahead, 20), [0; 0]);
+        }
     }
 
     #[test]

@@ -37,7 +37,11 @@ impl Subscription {
             let mut until = clock::after(reader.timeout());
             while !told.load(Ordering::Acquire) {
                 let left = until.saturating_duration_since(clock::now());
-                match reader.next_within(left.min(LOOK)) {
+                let next = match left > LOOK {
+                    true => reader.next_part(LOOK),
+                    false => reader.next_within(left),
+                };
+                match next {
                     Ok(Some(step)) => {
                         call(Ok(Some(step)));
                         until = clock::after(reader.timeout());

@@ -83,6 +83,33 @@ fn bytes_come_out_in_order_both_ways() {
 }
 
 #[test]
+fn a_connection_on_which_nobody_says_anything_for_long_stays() {
+    let pools = pools(2);
+    let (near, given) = UnixStream::pair().unwrap();
+    // As a worker leads it here, which waits for so long for frames.
+    let short = Some(Duration::from_millis(20));
+    given.set_read_timeout(short).unwrap();
+    given.set_write_timeout(short).unwrap();
+    pools[0].reach(7, "ada", "n1", given);
+    let far = come(&pools[1]).stream;
+    std::thread::sleep(Duration::from_millis(200));
+    near.set_read_timeout(Some(WITHIN)).unwrap();
+    far.set_read_timeout(Some(WITHIN)).unwrap();
+    for (mut from, mut to) in [(&near, &far), (&far, &near)] {
+        from.write_all(b"still").unwrap();
+        let mut got = [0; 5];
+        to.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"still");
+    }
+    // Nor is it closed when its program takes nothing for as long.
+    let sent = std::thread::spawn(move || (&far).write_all(&vec![7; 4 << 20]));
+    std::thread::sleep(Duration::from_millis(200));
+    let mut got = vec![0; 4 << 20];
+    (&near).read_exact(&mut got).unwrap();
+    sent.join().unwrap().unwrap();
+}
+
+#[test]
 fn who_does_not_read_keeps_nobody_else_waiting() {
     let pools = pools(2);
     let (slow, unread) = through(&pools[0], &pools[1], "n1");
