@@ -7,6 +7,7 @@ import gc
 import io
 import json
 import os
+import signal
 import pickle
 import tempfile
 import zipfile
@@ -85,6 +86,30 @@ def test_a_child_that_was_forked_leaves_a_file_to_its_parent(fs, root, how):
     f.write(b", too")
     f.close()
     assert (root / "f").read_bytes() == b"of the parent, too" and [p.name for p in root.iterdir()] == ["f"]
+
+
+def test_a_child_that_was_forked_opens_buckets_of_its_own(bucket, tmp_path):
+    bucket.pipe("old/f", b"of all")
+    f = bucket.open("old/f")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.alarm(60)
+            own = stead.FileSystem(dataspaces={"old": "s3://bkt/below"}, skip_instance_cache=True)
+            assert own.cat("old/f") == b"of all"
+            stead.stage("old://f", tmp_path / "g", dataspaces={"old": "s3://bkt/below"}).wait()
+            # One of a child of its own, too.
+            if (second := os.fork()) == 0:
+                signal.alarm(60)
+                again = stead.FileSystem(dataspaces={"old": "s3://bkt/below"}, skip_instance_cache=True)
+                os._exit(again.ls("old", detail=False) != ["old/f"])
+            assert os.waitpid(second, 0)[1] == 0
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (tmp_path / "g").read_bytes() == f.read() == b"of all"
 
 
 def test_it_is_found_by_its_name(root, tmp_path, monkeypatch):

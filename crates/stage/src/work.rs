@@ -126,9 +126,9 @@ pub(crate) trait Carry: Send + Sync {
         false
     }
 
-    /// True if what is there of it is to stay after this error.
+    /// True if what is there of it is to stay after this error: of one whose node or store does not answer until that is back.
     fn keeps(&self, e: &Error) -> bool {
-        self.is_marked() && stops_all(e)
+        self.is_marked() && (stops_all(e) || matches!(e.kind(), Kind::Timeout | Kind::Peer))
     }
 
     /// For the journal, how far it is, if that is further than it was known to be; durable when this returns.

@@ -1,9 +1,11 @@
 //! Another node that is a folder of this one, asked as one is.
 
 use super::{Answering, Line, Part, Question, Reach, Reply};
+use crate::copy::LEAST_MARKED;
 use crate::manager::{Means, Stager};
 use crate::request::{Action, Exists, Options, Request};
 use crate::status::State;
+use crate::sum::PIECE;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -507,6 +509,31 @@ fn a_file_of_a_node_that_is_gone_has_not_failed() {
         assert!(there == std::fs::read(p.path("far/a/small")).unwrap());
     }
     assert!(interrupted > 0);
+}
+
+#[test]
+fn a_large_file_of_a_node_that_is_gone_goes_on_in_the_middle() {
+    let p = pair(usize::MAX);
+    std::fs::create_dir(p.path("far/a")).unwrap();
+    let pieces = usize::try_from(LEAST_MARKED / PIECE).unwrap();
+    let bytes: Vec<u8> = (0..LEAST_MARKED).map(|i| (i / 4099) as u8).collect();
+    std::fs::write(p.path("far/a/large"), &bytes).unwrap();
+    let mut request = p.request(Action::Copy, "far/a/large", "near/b");
+    for retries in [0, 1] {
+        (request.options.retries, request.options.exists) = (retries, Exists::Replace);
+        let reads = || p.reads[0].swap(0, Ordering::Relaxed);
+        p.left.store(pieces * 3 / 4, Ordering::Relaxed);
+        let id = p.stager.submit(&request).unwrap();
+        assert_eq!(p.stager.run(id, &Cancel::new(), None).unwrap_err().kind(), Kind::Peer);
+        assert!(reads() > pieces / 2);
+        p.left.store(usize::MAX, Ordering::Relaxed);
+        let status = p.stager.run(id, &Cancel::new(), None).unwrap();
+        assert_eq!((status.state, status.bytes_done), (State::Finished, LEAST_MARKED));
+        let again = reads();
+        assert!(again < pieces / 2, "{again} of {pieces} pieces once more");
+        assert!(std::fs::read(p.path("near/b")).unwrap() == bytes);
+        assert_eq!(std::fs::read_dir(p.path("near")).unwrap().count(), 1);
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod uploads;
 use super::http::{BESIDES, Besides};
 use super::told::told;
 use super::{Entry, Label, Object, Page, time_of, time_text};
-use crate::FileTime;
+use crate::{FileTime, shared};
 use futures_util::{StreamExt, stream};
 use object_store::azure::MicrosoftAzure;
 use object_store::client::HttpClient;
@@ -34,6 +34,8 @@ use tokio::runtime::Runtime;
 /// So often a call looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(100);
 const THREADS: usize = 2;
+/// Processes that were forked one by the other, at most.
+const DEEPEST: usize = 64;
 
 type Outcome<T> = std::result::Result<T, object_store::Error>;
 
@@ -54,6 +56,8 @@ struct Inner {
 #[derive(Clone)]
 pub struct Bucket {
     inner: Arc<Inner>,
+    /// Who made it: a process that was forked since has none of the threads that it needs.
+    generation: usize,
     cancel: Cancel,
 }
 
@@ -64,9 +68,23 @@ impl std::fmt::Debug for Bucket {
     }
 }
 
+/// How often this process was forked since there were buckets first: it has what was made as often, and nothing of before, where threads are
+/// gone and locks may be theirs.
+fn generation() -> usize {
+    shared::generation().map_or(0, |forks| forks as usize)
+}
+
+fn too_deep() -> Error {
+    Error::limit(format!(
+        "buckets are used in more than {DEEPEST} processes that were forked one by the other"
+    ))
+    .with_hint("begin the process anew, as multiprocessing does with 'spawn'")
+}
+
 fn runtime() -> Result<&'static Runtime> {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    if let Some(runtime) = RUNTIME.get() {
+    static RUNTIMES: [OnceLock<Runtime>; DEEPEST] = [const { OnceLock::new() }; DEEPEST];
+    let own = RUNTIMES.get(generation()).ok_or_else(too_deep)?;
+    if let Some(runtime) = own.get() {
         return Ok(runtime);
     }
     // Where TLS is asked for, and nobody has chosen before.
@@ -74,7 +92,7 @@ fn runtime() -> Result<&'static Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let made = builder.worker_threads(THREADS).thread_name("stead-object").enable_all().build();
     let made = made.map_err(|e| Error::io("begin threads for", "object stores", e))?;
-    Ok(RUNTIME.get_or_init(|| made))
+    Ok(own.get_or_init(|| made))
 }
 
 /// Does this on the runtime, and waits for it.
@@ -103,10 +121,12 @@ fn wait<T: Send + 'static>(
 }
 
 /// Those that are open: a client has connections that others can use.
-fn shared(url: &BucketUrl) -> Result<Arc<Inner>> {
-    static OPEN: Mutex<Vec<(String, Weak<Inner>)>> = Mutex::new(Vec::new());
+fn of(url: &BucketUrl) -> Result<Arc<Inner>> {
+    static OPEN: [Mutex<Vec<(String, Weak<Inner>)>>; DEEPEST] =
+        [const { Mutex::new(Vec::new()) }; DEEPEST];
     let name = BucketUrl { prefix: String::new(), ..url.clone() }.to_string();
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let open = OPEN.get(generation()).ok_or_else(too_deep)?;
+    let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
     open.retain(|(_, inner)| inner.strong_count() > 0);
     if let Some(inner) = open.iter().find(|(n, _)| *n == name).and_then(|(_, i)| i.upgrade()) {
         return Ok(inner);
@@ -186,7 +206,7 @@ impl Bucket {
     /// `Usage` for protocols that are not known and settings that make no sense; `Permission` where the environment is not to be
     /// believed.
     pub fn open(url: &BucketUrl) -> Result<Bucket> {
-        Ok(Bucket { inner: shared(url)?, cancel: Cancel::new() })
+        Ok(Bucket { inner: of(url)?, generation: generation(), cancel: Cancel::new() })
     }
 
     /// The same, whose calls stop when this does.
@@ -224,6 +244,10 @@ impl Bucket {
         work: impl FnOnce(Arc<Inner>) -> F,
     ) -> Result<T> {
         self.cancel.check()?;
+        if self.generation != generation() {
+            let e = Error::usage("a bucket was opened in another process, before a fork");
+            return Err(e.at_path(self.shown(key)).with_hint("open it in each process"));
+        }
         wait(&self.cancel, work(self.inner.clone()))?.map_err(|e| told(doing, self.shown(key), &e))
     }
 
@@ -421,7 +445,7 @@ impl Bucket {
     /// Those of the store.
     pub fn abort(&self, key: &str, upload: &str) -> Result<()> {
         let (path, id) = (self.path(key)?, upload.to_owned());
-        let unstopped = Bucket { inner: self.inner.clone(), cancel: Cancel::new() };
+        let unstopped = Bucket { cancel: Cancel::new(), ..self.clone() };
         let done = unstopped.ask("give up the upload of", key, |inner| async move {
             Self::parts(&inner)?.abort_multipart(&path, &id).await
         });
