@@ -63,6 +63,8 @@ def test_what_a_reader_on_another_node_is_behind_by_is_spilled(pool, memories, t
     writer, reader = pooled(pool, 0, "spill", memories[0], STEPS, tmp_path), pooled(pool, 2, "behind", memories[2], STEPS)
     with ended(writer, reader):
         says(reader, "begun")
+        # Longer than a daemon waits for the rest of a frame.
+        time.sleep(11)
         # It looks at the first step, and memory has room for four more.
         for word in ("half", "done"):
             says(writer, word)

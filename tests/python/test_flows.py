@@ -339,10 +339,10 @@ def test_a_function_that_fails_is_what_the_caller_gets(space):
     with pytest.raises(stead.UsageError, match="gave elements of float64, and int32 was said"):
         begin(lambda x: x, dtype="i4")
     # As a sum of int32 is one of int64.
-    for number, dtype in ((5_000_000_000, "i4"), (-1, "u8"), (256, "u1")):
+    for number, made, dtype in ((5_000_000_000, "i8", "i4"), (256, "u8", "u1"), (1 << 63, "u8", "i8")):
         with pytest.raises(stead.UsageError, match=f"gave {number}, which u?int.* has not"):
-            begin(lambda x, number=number: (x * number).astype("i8"), dtype=dtype)
-    begin(lambda x: (x * 255).astype("i8"), dtype="u1")
+            begin(lambda x, number=number, made=made: np.full(x.shape, number, made), dtype=dtype)
+    assert stead._flow.wrapped("f", lambda: np.full(3, 255, "u8"))([], "u8", [3]).tolist() == [255] * 3
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])

@@ -556,7 +556,7 @@ fn watch(home: &Home, name: &str, options: &Read, most: u64, format: Described) 
     let cancel = Cancel::new();
     let done = signals::watch(&cancel, false)?;
     let options = &Read { stop: cancel.clone().into(), ..options.clone() };
-    let mut reader = Reader::open(name, options)?;
+    let reader = Reader::open(name, options)?;
     let (mut before, mut out) = (Done::default(), output::Stream::new());
     for _ in 0..most {
         let begun = Instant::now();

@@ -120,10 +120,11 @@ fn wait<T: Send + 'static>(
     }
 }
 
+type Open = Vec<(String, Weak<Inner>)>;
+
 /// Those that are open: a client has connections that others can use.
 fn of(url: &BucketUrl) -> Result<Arc<Inner>> {
-    static OPEN: [Mutex<Vec<(String, Weak<Inner>)>>; DEEPEST] =
-        [const { Mutex::new(Vec::new()) }; DEEPEST];
+    static OPEN: [Mutex<Open>; DEEPEST] = [const { Mutex::new(Vec::new()) }; DEEPEST];
     let name = BucketUrl { prefix: String::new(), ..url.clone() }.to_string();
     let open = OPEN.get(generation()).ok_or_else(too_deep)?;
     let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
