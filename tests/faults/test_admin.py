@@ -657,7 +657,20 @@ try:
         listed()
         until(lambda: not (at / "scratch/old").exists())
         assert (at / "scratch/kept").exists()
+        (at / "scratch/kept").rmdir()
         assert persist("delete", "scratch://kept").returncode == 0 and listed() == []
+        # What is the user's own is known to an own daemon that begins later, and cleared by none before.
+        end(own)
+        for name in ("f", "keep"):
+            (at / "mine" / name).write_bytes(b"f"), os.chown(at / "mine" / name, user, user)
+        done = persist("store", "mine://keep")
+        assert done.returncode == 0, done
+        time.sleep(1.1)
+        assert listed() == [f"{at}/mine/keep"] and (at / "mine/f").exists()
+        own = begins["own"]()
+        listed()
+        until(lambda: not (at / "mine/f").exists())
+        assert (at / "mine/keep").exists()
     finally:
         end(other)
 finally:

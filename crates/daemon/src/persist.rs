@@ -62,13 +62,13 @@ impl PersistAsk {
         })
     }
 
-    /// The same for somebody who may have other dataspaces: by the path of what it is about.
-    fn by_path(&self, stager: &Stager) -> PersistAsk {
+    /// The same by the path of what it is about, for somebody who may have other dataspaces.
+    fn by_path(&self, path: Option<String>) -> PersistAsk {
         let mut ask = self.clone();
         if let PersistAsk::Store { location, .. }
         | PersistAsk::Delete { location }
         | PersistAsk::Unshare { location, .. } = &mut ask
-            && let Ok(path) = stager.path_of(location)
+            && let Some(path) = path
         {
             *location = Location { space: None, path, ..location.clone() };
         }
@@ -104,56 +104,117 @@ pub(crate) fn by(stager: &Stager, ask: PersistAsk) -> Result<Vec<Persisted>> {
     Ok(Vec::new())
 }
 
-/// Keeps or shares something, or says what is: by the daemons of this node, or in this process if there is none. What is kept all of them
-/// are told, as each removes what it does not know to be kept. Gives what there is, if that is asked.
+/// Keeps or shares something, or says what is: by the daemons of this node, and in this process if the user has none. What is kept all of
+/// them are told, as each removes what it does not know to be kept. Gives what there is, if that is asked.
 ///
 /// # Errors
 /// `NotFound`, also of the daemon of the system where that is the one that would have to know what is kept; `Usage` for what makes no sense;
 /// `Permission` for what is another user's; those of the journal and of the daemon.
 pub fn persist(ask: PersistAsk) -> Result<Vec<Persisted>> {
     let ask = ask.fixed()?;
-    let mut daemons = Client::all()?;
-    let named = !daemons.is_empty() && space::variable("STEAD_SOCKET").is_some();
-    let alone = || {
+    let daemons = Client::all()?;
+    let own = || {
         let means = Means { spaces: space::of_user()?, ..Means::default() };
         Stager::open(&state_folder()?, means)
     };
+    let named = !daemons.is_empty() && space::variable("STEAD_SOCKET").is_some();
+    let (of_system, of_user) = (
+        daemons.iter().any(Client::is_of_system),
+        daemons.iter().any(|daemon| !daemon.is_of_system()),
+    );
+    let mut all: Vec<Knows> = daemons.into_iter().map(Box::new).map(Knows::Daemon).collect();
+    if named {
+        return told(&mut all, ask);
+    }
     if let PersistAsk::Store { location, .. } = &ask
-        && !named
-        && !daemons.iter().any(Client::is_of_system)
+        && !of_system
     {
         let system = space::of_system(&space::variable)?;
-        let path = alone()?.path_of(location)?;
+        let path = stead_stage::path_of(&space::of_user()?, location)?;
         if let Some(name) = dataspace_of(&system, Path::new(&path), &is_cleared) {
             return Err(away(name));
         }
     }
-    match (daemons.as_mut_slice(), ask) {
-        ([], ask) => by(&alone()?, ask),
-        ([one], ask) => one.persist(ask),
-        ([own, ..], ask @ PersistAsk::Share { .. }) => own.persist(ask),
-        ([own, others @ ..], PersistAsk::List {}) => {
-            let mut list = own.persist(PersistAsk::List {})?;
-            for other in others {
-                merge(&mut list, other.persist(PersistAsk::List {})?);
-            }
-            Ok(list)
-        }
-        ([own, others @ ..], ask) => {
-            let there = ask.by_path(&alone()?);
-            let first = own.persist(ask);
-            let done: Vec<_> =
-                others.iter_mut().map(|other| other.persist(there.clone())).collect();
-            match there {
-                PersistAsk::Store { .. } => first
-                    .and_then(|_| done.into_iter().collect::<Result<Vec<_>>>())
-                    .map(|_| Vec::new()),
-                // One of them knew it.
-                _ if done.iter().any(Result::is_ok) => Ok(Vec::new()),
-                _ => first,
-            }
+    if !of_user {
+        match own() {
+            Ok(journal) => all.insert(0, Knows::Journal(Box::new(journal))),
+            // Who can have none has no daemon that would look into it.
+            Err(_) if of_system => {}
+            Err(e) => return Err(e),
         }
     }
+    told(&mut all, ask)
+}
+
+/// Who knows what a user keeps.
+enum Knows {
+    Daemon(Box<Client>),
+    /// That of the user's own daemon, should there be one some day.
+    Journal(Box<Stager>),
+}
+
+impl Knows {
+    fn persist(&mut self, ask: PersistAsk) -> Result<Vec<Persisted>> {
+        match self {
+            Knows::Daemon(client) => client.persist(ask),
+            Knows::Journal(stager) => by(stager, ask),
+        }
+    }
+
+    fn list(&mut self) -> Result<Vec<Persisted>> {
+        self.persist(PersistAsk::List {})
+    }
+}
+
+/// Tells all of them, the first one as it was asked: the others may have no such dataspace.
+fn told(all: &mut [Knows], ask: PersistAsk) -> Result<Vec<Persisted>> {
+    let none = || Error::internal("nobody knows what is kept");
+    if matches!(ask, PersistAsk::Share { .. }) {
+        // A daemon notes it, if there is one.
+        let last = all.len().saturating_sub(1);
+        let daemon = all.iter().position(|one| matches!(one, Knows::Daemon(_))).unwrap_or(last);
+        return all.get_mut(daemon).ok_or_else(none)?.persist(ask);
+    }
+    let (first, others) = all.split_first_mut().ok_or_else(none)?;
+    if others.is_empty() {
+        return first.persist(ask);
+    }
+    if matches!(ask, PersistAsk::List {}) {
+        let mut list = first.list()?;
+        for other in others {
+            merge(&mut list, other.list()?);
+        }
+        return Ok(list);
+    }
+    let path = path_of(&ask, first, others)?;
+    let there = ask.by_path(path);
+    let stores = matches!(ask, PersistAsk::Store { .. });
+    let mut done = vec![first.persist(ask)];
+    done.extend(others.iter_mut().map(|other| other.persist(there.clone())));
+    // To let go of it one is enough that knew it.
+    let knew = !stores && done.iter().any(Result::is_ok);
+    let failed = |done: &Result<Vec<Persisted>>| {
+        done.as_ref().is_err_and(|e| !knew || e.kind() != Kind::Usage)
+    };
+    match done.into_iter().find(failed) {
+        Some(failed) => failed,
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Where something lies that may be gone: then as they know it.
+fn path_of(ask: &PersistAsk, first: &mut Knows, others: &mut [Knows]) -> Result<Option<String>> {
+    let Some(location) = ask.location() else { return Ok(None) };
+    if let Ok(path) = stead_stage::path_of(&space::of_user()?, location) {
+        return Ok(Some(path));
+    }
+    let said = location.to_string();
+    for one in std::iter::once(first).chain(others) {
+        if let Some(known) = one.list()?.into_iter().find(|known| known.location == said) {
+            return Ok(Some(known.path));
+        }
+    }
+    Ok(None)
 }
 
 /// Says that who would have to know it is not there.

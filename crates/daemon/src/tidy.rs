@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use stead_core::{Error, Kind, Result};
-use stead_stage::Over;
+use stead_stage::{Over, dataspace_of, is_cleared};
 
 /// The times of files are behind the clock by so much at most.
 const TICK_S: f64 = 0.05;
@@ -112,8 +112,11 @@ fn clear_job(office: &Office, user: u32, name: &str, path: (&Path, Option<&str>)
 /// Removes what has expired.
 fn expire(office: &Office) -> Result<()> {
     let (system, means) = (office.desk.system()?, office.queue.stager().means());
+    // Each daemon clears what is its own, and knows what is kept there: that of the system its dataspaces, and a user's those that are no others'.
+    let others = office.desk.of_others()?;
+    let all_spaces = [others.is_some().then_some(&means.spaces), Some(&system)];
     let mut all: BTreeMap<&str, (u64, Option<&str>)> = BTreeMap::new();
-    for spaces in [&means.spaces, &system] {
+    for spaces in all_spaces.into_iter().flatten() {
         for name in spaces.names() {
             let terms = spaces.terms(name).and_then(|terms| Some((terms.expires?, terms)));
             if let (Some((expires, terms)), Ok(path)) = (terms, spaces.folder(name)) {
@@ -121,11 +124,12 @@ fn expire(office: &Office) -> Result<()> {
             }
         }
     }
-    // Those of the system are cleared by its daemon, which knows what is kept there.
-    if let Some(others) = office.desk.of_others()? {
-        all.retain(|path, _| {
-            !others.names().any(|name| others.folder(name).is_ok_and(|there| there == *path))
-        });
+    if let Some(others) = others {
+        let is_theirs = |path: &str| {
+            let path = std::fs::canonicalize(path);
+            path.is_ok_and(|path| dataspace_of(&others, &path, &is_cleared).is_some())
+        };
+        all.retain(|path, _| !is_theirs(path));
     }
     let now = office.calendar.time();
     for (path, (seconds, owner)) in all {

@@ -483,7 +483,7 @@ impl StreamReader {
         let reader = self.open()?;
         let mut left = seconds(timeout, "timeout")?.unwrap_or(self.timeout);
         let cancel = cancel.map(|c| c.get().token());
-        loop {
+        let mut wait = || loop {
             // The clock is the library's: what was waited for is what was asked for, or there was something.
             let share = left.min(SIGNALS);
             let last = share == left;
@@ -501,7 +501,12 @@ impl StreamReader {
             if left.is_zero() {
                 return Err(raise(reader.late()));
             }
+        };
+        let waited = wait();
+        if waited.is_err() {
+            py.detach(|| reader.rest());
         }
+        waited
     }
 
     fn closed(&self) -> PyErr {

@@ -11,6 +11,7 @@ use crate::clock::Watch;
 use crate::commit::{Before, SYNC_EACH};
 use crate::copy::{self, Means};
 use crate::ends::split;
+use crate::enough::data_of;
 use crate::job::{Item, Task};
 use crate::journal::{Journal, Known};
 use crate::limiter::{self, Flow, Limiter};
@@ -18,7 +19,7 @@ use crate::pace::Pace;
 use crate::place::Place;
 use crate::remote::{Far, Nodes};
 use crate::request::Action;
-use crate::rules;
+use crate::rules::{self, Rule};
 use crate::serve::Serve;
 use crate::speeds::{Speeds, Under};
 use crate::status::{Progress, Watcher};
@@ -401,13 +402,10 @@ impl Way<'_> {
             let list = std::mem::take(&mut *again.lock().unwrap_or_else(PoisonError::into_inner));
             let Some((_, error)) = list.first() else { return Ok(()) };
             self.back_off(tries, error)?;
-            let (mut items, mut grown, mut more) = (Vec::new(), Vec::new(), 0u64);
+            let (mut items, mut grown) = (Vec::new(), Vec::new());
             for (item, error) in list {
                 match self.now(&item) {
-                    Ok(now) if now.size > item.size => {
-                        more = more.saturating_add(now.size - item.size);
-                        grown.push(now);
-                    }
+                    Ok(now) if now.size > item.size => grown.push(now),
                     Ok(now) if now != item => items.push(self.resized(now)?),
                     Ok(now) => items.push(now),
                     Err(e) if e.kind() == Kind::Peer => {
@@ -420,7 +418,7 @@ impl Way<'_> {
                     Err(_) => self.d.journal.done(self.d.id, &[], &[(&item, &error)])?,
                 }
             }
-            match self.still_fits(&grown, more) {
+            match self.still_fits(&items, &grown) {
                 Ok(()) => {
                     for now in grown {
                         items.push(self.resized(now)?);
@@ -460,14 +458,27 @@ impl Way<'_> {
         gone.into_iter().next().map_or(Ok(()), |(_, e)| Err(e))
     }
 
-    /// Looks whether quotas have room for files that have grown since they were planned.
-    fn still_fits(&self, grown: &[Item], more: u64) -> Result<()> {
+    /// Looks whether quotas have room for files that have grown since they were planned, besides those that are tried again as they were.
+    fn still_fits(&self, items: &[Item], grown: &[Item]) -> Result<()> {
         let base = self.d.known.ends.as_ref().and_then(|ends| ends.target.as_ref());
-        let (Some(item), Some(base), Some(side)) = (grown.first(), base, &self.target) else {
+        let (false, Some(base), Some(side)) = (grown.is_empty(), base, &self.target) else {
             return Ok(());
         };
-        let to = rules::of(self.d.spaces, base, &side.base, &item.target);
-        rules::still_within_quota(&to, self.d.journal, (self.d.id, more), self.d.cancel)
+        let mut to: Vec<Rule> = Vec::new();
+        for item in grown {
+            for rule in rules::of(self.d.spaces, base, &side.base, &item.target) {
+                if rule.has_quota() && !to.iter().any(|known| known.name == rule.name) {
+                    to.push(rule);
+                }
+            }
+        }
+        let mut needed = 0u64;
+        for item in items.iter().chain(grown).filter(|_| !to.is_empty()) {
+            let (folder, name) = (self.source(item)?, item.source.file_name().unwrap_or_default());
+            let room = folder.meta(name)?.map_or(0, |meta| data_of(&folder, name, &meta));
+            needed = needed.saturating_add(room);
+        }
+        rules::still_within_quota(&to, self.d.journal, (self.d.id, needed), self.d.cancel)
     }
 
     /// A file that failed, as it is now.

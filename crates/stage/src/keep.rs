@@ -38,41 +38,8 @@ pub struct Persisted {
 }
 
 impl Stager {
-    /// Where something lies on this node, from the root on, links on the way to it resolved.
-    ///
-    /// # Errors
-    /// `NotFound`; `Usage` for patterns, buckets and what lies on other nodes.
-    pub fn path_of(&self, location: &Location) -> Result<String> {
-        self.real(location).map(|(_, path)| path)
-    }
-
-    /// The same, and the folder it is found in.
-    pub(crate) fn real(&self, location: &Location) -> Result<(ends::End, String)> {
-        if let Some(node) = &location.node {
-            return Err(Error::usage(format!("'{location}' lies on another node"))
-                .with_hint(format!("say it there, or without '{node}' if that is this one")));
-        }
-        let means = self.means();
-        let end = ends::source(&means.spaces, location, true, &Cancel::new())?;
-        let folder = end.folder.folder().map_err(|_| {
-            Error::usage(format!(
-                "'{location}' lies in a bucket, and this is for folders of the node"
-            ))
-        })?;
-        let base = std::fs::canonicalize(folder.shown())
-            .map_err(|e| Error::io("find", folder.shown(), e))?;
-        let path = if end.path.as_os_str().is_empty() { base } else { base.join(&end.path) };
-        let odd = || Error::usage("the path of this is not UTF-8 text").at_path(&path);
-        let text = path.to_str().ok_or_else(odd)?.to_owned();
-        if std::fs::symlink_metadata(&path).is_err() {
-            // One that is there is a name, whatever is in it.
-            if location.is_pattern() {
-                let message = format!("'{location}' is a pattern, and one name is needed");
-                return Err(Error::usage(message));
-            }
-            return Err(Error::new(Kind::NotFound, "no such file or folder").at_path(&path));
-        }
-        Ok((end, text))
+    fn real(&self, location: &Location) -> Result<(ends::End, String)> {
+        real(&self.means().spaces, location)
     }
 
     /// Keeps a file or a folder with all that lies in it, for so many seconds or for ever: neither the end of a job nor that of its time
@@ -214,6 +181,40 @@ impl Stager {
         let below = |path: &PathBuf| path.strip_prefix(&root).ok().map(Path::to_owned);
         Ok(Some(lasts.iter().filter_map(below).collect()))
     }
+}
+
+/// Where something lies on this node, from the root on, links on the way to it resolved.
+///
+/// # Errors
+/// `NotFound`; `Usage` for patterns, buckets and what lies on other nodes.
+pub fn path_of(spaces: &Spaces, location: &Location) -> Result<String> {
+    real(spaces, location).map(|(_, path)| path)
+}
+
+/// The same, and the folder it is found in.
+fn real(spaces: &Spaces, location: &Location) -> Result<(ends::End, String)> {
+    if let Some(node) = &location.node {
+        return Err(Error::usage(format!("'{location}' lies on another node"))
+            .with_hint(format!("say it there, or without '{node}' if that is this one")));
+    }
+    let end = ends::source(spaces, location, true, &Cancel::new())?;
+    let folder = end.folder.folder().map_err(|_| {
+        Error::usage(format!("'{location}' lies in a bucket, and this is for folders of the node"))
+    })?;
+    let base =
+        std::fs::canonicalize(folder.shown()).map_err(|e| Error::io("find", folder.shown(), e))?;
+    let path = if end.path.as_os_str().is_empty() { base } else { base.join(&end.path) };
+    let odd = || Error::usage("the path of this is not UTF-8 text").at_path(&path);
+    let text = path.to_str().ok_or_else(odd)?.to_owned();
+    if std::fs::symlink_metadata(&path).is_err() {
+        // One that is there is a name, whatever is in it.
+        if location.is_pattern() {
+            let message = format!("'{location}' is a pattern, and one name is needed");
+            return Err(Error::usage(message));
+        }
+        return Err(Error::new(Kind::NotFound, "no such file or folder").at_path(&path));
+    }
+    Ok((end, text))
 }
 
 /// True if what lies in a dataspace is removed some day.

@@ -62,7 +62,7 @@ pub use clear::{Cleared, Over};
 pub use ends::fixed as fixed_location;
 pub use held::raise_files;
 pub use journal::Journal;
-pub use keep::{Persisted, dataspace_of, is_cleared};
+pub use keep::{Persisted, dataspace_of, is_cleared, path_of};
 pub use manager::{Means, Stager, fixed, state_folder};
 pub use moving::Moving;
 pub use others::Others;

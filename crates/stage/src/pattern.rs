@@ -3,6 +3,7 @@
 use crate::place::Place;
 use glob::{MatchOptions, Pattern};
 use std::ffi::OsStr;
+use std::iter;
 use std::path::{Path, PathBuf};
 use stead_core::{Cancel, Error, Kind, Location, Result};
 use stead_store::What;
@@ -29,7 +30,7 @@ pub(crate) fn expand(
     if exists(folder, Path::new(pattern))? {
         return Ok(vec![PathBuf::from(pattern)]);
     }
-    let steps: Vec<Step<'_>> = pattern
+    let mut steps: Vec<Step<'_>> = pattern
         .split('/')
         .map(|step| match step {
             "**" => Ok(Step::Any),
@@ -39,6 +40,8 @@ pub(crate) fn expand(
             step => Ok(Step::Is(step)),
         })
         .collect::<Result<_>>()?;
+    // Any number and any number are any number.
+    steps.dedup_by(|a, b| matches!((a, b), (Step::Any, Step::Any)));
     let mut search = Search { folder, steps: &steps, most, left: Vec::new(), found: Vec::new() };
     search.left.push((PathBuf::new(), 0));
     // By a list of what is left, not by calls within each other: somebody else's folders may lie within each other as deep as they like.
@@ -86,24 +89,37 @@ impl Search<'_> {
         let last = at + 1 == self.steps.len();
         let here = match path.as_os_str().is_empty() {
             true => self.folder.clone(),
-            false => self.folder.below(path)?,
+            false => match self.folder.below(path) {
+                // Gone meanwhile.
+                Err(e) if e.kind() == Kind::NotFound => return Ok(()),
+                folder => folder?,
+            },
         };
-        if let Step::Is(name) = step {
-            return self.take(&here, path, OsStr::new(name), (at, last));
+        // Of no folder as well: what comes next may lie here, and both are looked for at once.
+        let next = (matches!(step, Step::Any) && !last).then_some(at + 1);
+        let mut lists = false;
+        for at in iter::once(at).chain(next) {
+            match self.steps.get(at) {
+                Some(Step::Is(name)) => self.take(&here, path, OsStr::new(name), at)?,
+                _ => lists = true,
+            }
         }
-        if matches!(step, Step::Any) && !last {
-            self.left.push((path.to_owned(), at + 1));
+        if !lists {
+            return Ok(());
         }
         for names in here.names(1 << 16)? {
             for name in names? {
-                let fits = match step {
-                    Step::Wild(pattern) => {
-                        name.to_str().is_some_and(|name| pattern.matches_with(name, HOW))
+                for at in iter::once(at).chain(next) {
+                    let fits = match self.steps.get(at) {
+                        Some(Step::Wild(pattern)) => {
+                            name.to_str().is_some_and(|name| pattern.matches_with(name, HOW))
+                        }
+                        Some(Step::Any) => !hidden(&name),
+                        _ => false,
+                    };
+                    if fits {
+                        self.take(&here, path, &name, at)?;
                     }
-                    _ => !hidden(&name),
-                };
-                if fits {
-                    self.take(&here, path, &name, (at, last))?;
                 }
             }
         }
@@ -111,13 +127,8 @@ impl Search<'_> {
     }
 
     /// Takes a name that matches a step: as what was looked for, if that is the last one, and as a folder in which to look on.
-    fn take(
-        &mut self,
-        here: &Place,
-        path: &Path,
-        name: &OsStr,
-        (at, last): (usize, bool),
-    ) -> Result<()> {
+    fn take(&mut self, here: &Place, path: &Path, name: &OsStr, at: usize) -> Result<()> {
+        let last = at + 1 == self.steps.len();
         let Some(meta) = here.meta(name)? else { return Ok(()) };
         let any = matches!(self.steps.get(at), Some(Step::Any));
         if last {
@@ -163,6 +174,10 @@ mod tests {
         assert_eq!(of("l*"), ["link"]);
         assert_eq!(of("a/x*y"), ["a/x*y"]);
         assert_eq!(of("b/**"), ["b/1.h5", "b/c", "b/c/4.h5"]);
+        assert_eq!(of("**/**/*.h5"), of("**/*.h5"));
+        assert_eq!(of("**/c/*"), ["b/c/4.h5"]);
+        assert_eq!(of("**/1.h5"), ["a/1.h5", "b/1.h5"]);
+        assert_eq!(of("*/**/[14].h5"), ["a/1.h5", "b/1.h5", "b/c/4.h5"]);
         let none = expand(&folder, "*.none", 100, &Cancel::new()).unwrap_err();
         assert_eq!(none.kind(), Kind::NotFound);
         assert_eq!(expand(&folder, "a[", 100, &Cancel::new()).unwrap_err().kind(), Kind::Usage);
@@ -185,5 +200,18 @@ mod tests {
         let found = little
             .spawn(move || (look("**/*.h5"), look("**"), look(&format!("{}*", "*/".repeat(1499)))));
         assert_eq!(found.unwrap().join().unwrap(), (1, 1501, 1));
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_for_the_system_is_gone_step_by_step() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = stead_store::Folder::open(dir.path()).unwrap();
+        let mut here = top.clone();
+        for _ in 0..25 {
+            here = here.make(OsStr::new(&"l".repeat(200)), false).unwrap().0;
+        }
+        here.create_file(OsStr::new("1.h5"), 0o644).unwrap();
+        let found = expand(&Place::Folder(top), "**/1.h5", 10, &Cancel::new()).unwrap();
+        assert_eq!(found[0].as_os_str().len(), 25 * 201 + 4);
     }
 }

@@ -8,7 +8,7 @@ use crate::job::{Item, Mark};
 use crate::meta;
 use crate::remote::{Attributes, Far, Part, Question, Told, Wanted};
 use crate::sum::{PIECE, Sum, Sums, pieces_of};
-use crate::work::{Carry, Track};
+use crate::work::{Carry, Track, stops_all};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::PathBuf;
@@ -246,6 +246,15 @@ impl Carry for Pull {
 
     fn is_marked(&self) -> bool {
         self.item().size >= LEAST_MARKED
+    }
+
+    fn keeps(&self, e: &Error) -> bool {
+        // One whose node is gone goes on when that is back, if there is something to go on with.
+        let is_begun = || match lock(&self.opened).is_some() {
+            true => lock(&self.sums).is_begun(),
+            false => self.begun.is_some(),
+        };
+        self.is_marked() && (stops_all(e) || e.kind() == Kind::Peer && is_begun())
     }
 
     fn mark(&self) -> Result<Option<String>> {

@@ -168,20 +168,18 @@ pub(crate) fn within_quota<'a>(
     Ok(claims)
 }
 
-/// Refuses what is left of a transfer under way, of which files have grown by so many bytes since it was planned, if a quota has no room for it.
+/// Refuses so many bytes more of a transfer under way, of which files have grown since it was planned, if a quota has no room for them.
 ///
 /// # Errors
 /// As [`within_quota`].
 pub(crate) fn still_within_quota(
     to: &[Rule],
     journal: &Journal,
-    (id, more): (i64, u64),
+    (id, needed): (i64, u64),
     cancel: &Cancel,
 ) -> Result<()> {
     let under_way = journal.under_way()?;
-    let own = under_way.iter().find(|transfer| transfer.id == id);
-    let needed = own.map_or(0, |own| own.left).saturating_add(more);
-    for rule in to.iter().filter(|rule| rule.has_quota()) {
+    for rule in to {
         let coming = coming(&under_way, rule, Some(id));
         for left in left(rule, coming, &of_these(&under_way), cancel)? {
             left.refuse(rule, needed).map_err(|e| {

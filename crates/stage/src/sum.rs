@@ -76,6 +76,11 @@ impl Sums {
         Some(self.first()).filter(|(to, _)| *to < pieces_of(self.size) && *to > self.marked)
     }
 
+    /// True if some are known to be durable, or may be made so.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.marked > 0 || self.durable().is_some()
+    }
+
     /// So many are durable.
     pub(crate) fn mark(&mut self, pieces: u64) {
         self.marked = pieces;

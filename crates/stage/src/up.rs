@@ -529,6 +529,12 @@ impl Carry for Up {
         lock(&self.upload).is_some()
     }
 
+    fn keeps(&self, e: &Error) -> bool {
+        // The parts of a file whose node is gone stay until it is back.
+        let kinds = [Kind::NoSpace, Kind::Cancelled, Kind::Internal, Kind::Timeout, Kind::Peer];
+        self.is_marked() && kinds.contains(&e.kind())
+    }
+
     fn mark(&self) -> Result<Option<String>> {
         let upload = lock(&self.upload);
         let Some(upload) = &*upload else { return Ok(None) };

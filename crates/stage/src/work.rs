@@ -34,14 +34,16 @@ pub(crate) struct Track {
     /// Pieces that nobody has done yet.
     left: AtomicU64,
     failed: Mutex<Option<Error>>,
-    /// Bytes of it that were counted.
+    /// Bytes of it that were counted, and those of them that nobody has moved.
     counted: AtomicU64,
+    kept: AtomicU64,
 }
 
 impl Track {
     pub(crate) fn new(item: Item, pieces: u64) -> Track {
         let left = AtomicU64::new(pieces);
-        Track { item, pieces, left, failed: Mutex::new(None), counted: AtomicU64::new(0) }
+        let (failed, counted, kept) = Default::default();
+        Track { item, pieces, left, failed, counted, kept }
     }
 
     pub(crate) fn item(&self) -> &Item {
@@ -57,13 +59,15 @@ impl Track {
         self.counted.fetch_add(bytes, Ordering::Relaxed);
         means.bytes.fetch_add(bytes, Ordering::Relaxed);
         if kept {
+            self.kept.fetch_add(bytes, Ordering::Relaxed);
             means.kept.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
-    /// Bytes of it that were counted as there.
-    pub(crate) fn counted(&self) -> u64 {
-        self.counted.load(Ordering::Relaxed)
+    /// Counts it no longer, of all that are there and of those that nobody has moved.
+    pub(crate) fn take_back(&self, bytes: &AtomicU64, kept: &AtomicU64) {
+        bytes.fetch_sub(self.counted.load(Ordering::Relaxed), Ordering::Relaxed);
+        kept.fetch_sub(self.kept.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Creates its temporary file. What was `marked` of another one is forgotten before: this one may soon be as long, with nothing in it.
@@ -126,9 +130,9 @@ pub(crate) trait Carry: Send + Sync {
         false
     }
 
-    /// True if what is there of it is to stay after this error: of one whose node or store does not answer until that is back.
+    /// True if what is there of it is to stay after this error.
     fn keeps(&self, e: &Error) -> bool {
-        self.is_marked() && (stops_all(e) || matches!(e.kind(), Kind::Timeout | Kind::Peer))
+        self.is_marked() && stops_all(e)
     }
 
     /// For the journal, how far it is, if that is further than it was known to be; durable when this returns.

@@ -346,6 +346,16 @@ impl Reader {
         self.is_over.load(Ordering::Acquire)
     }
 
+    /// For who waits no longer, and has waited by [parts](Reader::next_part): what nodes have kept for the next part goes. One of several
+    /// threads that wait has the others ask anew.
+    pub fn rest(&self) {
+        if self.shared.check().is_ok()
+            && let Some(_turn) = self.shared.turn.take(clock::now())
+        {
+            drop(Looks::new(&self.shared));
+        }
+    }
+
     fn wait_until(&self, until: Instant, on: bool) -> Result<Option<Step>> {
         let shared = &self.shared;
         shared.check()?;
@@ -523,6 +533,7 @@ impl Drop for Reader {
     fn drop(&mut self) {
         // Steps and arrays of it may be had for longer: what they look at stays, and nobody waits for this reader.
         if self.shared.check().is_ok() {
+            drop(Looks::new(&self.shared));
             self.shared.sources.iter().for_each(|source| source.done());
         }
     }
@@ -620,7 +631,9 @@ mod tests {
     #[test]
     fn a_step_that_one_node_has_stays_for_who_waits_on() {
         // The one ahead is so by two steps all the time, and keeps one.
-        for (ahead, exactly) in [(0, false), (1, false), (0, true), (1, true)] {
+        for (ahead, then) in
+            [0, 1].into_iter().flat_map(|ahead| [0, 1, 2].map(|then| (ahead, then)))
+        {
             let mut nodes = Nodes::new();
             let part = |nodes: &Nodes, on| {
                 let next = match on {
@@ -642,9 +655,10 @@ mod tests {
             nodes.end(ahead, 19);
             nodes.end(1 - ahead, 16);
             assert_eq!((part(&nodes, true), nodes.held(ahead, 20)), (None, vec![18]));
-            match exactly {
-                false => assert_eq!(part(&nodes, false), None),
-                true => assert!(nodes.reader.wait_for_part("T", 25, Duration::ZERO).is_err()),
+            match then {
+                0 => assert_eq!(part(&nodes, false), None),
+                1 => assert!(nodes.reader.wait_for_part("T", 25, Duration::ZERO).is_err()),
+                _ => nodes.reader.rest(),
             }
             assert_eq!(nodes.held(ahead, 20), [0; 0]);
         }

@@ -59,7 +59,7 @@ impl Way<'_> {
                 whole.push(&**copy);
                 continue;
             };
-            self.bytes.fetch_sub(copy.track().counted(), Ordering::Relaxed);
+            copy.track().take_back(&self.bytes, &self.kept);
             // A large file goes on where it is when the transfer does, unless there is something wrong with it.
             if !(copy.keeps(&e) && self.mark(&**copy).is_ok()) {
                 self.abandon(&**copy);
@@ -115,7 +115,7 @@ impl Way<'_> {
                     if !copy.keeps(&e) {
                         self.abandon(*copy);
                     }
-                    self.bytes.fetch_sub(copy.track().counted(), Ordering::Relaxed);
+                    copy.track().take_back(&self.bytes, &self.kept);
                     self.files.fetch_sub(1, Ordering::Relaxed);
                     if stops_all(&e) {
                         stopped.get_or_insert(e);
@@ -141,7 +141,7 @@ impl Way<'_> {
                     Err(e) => {
                         let item = copy.track().item();
                         self.d.journal.set_replaces(self.d.id, item.n)?;
-                        self.bytes.fetch_sub(copy.track().counted(), Ordering::Relaxed);
+                        copy.track().take_back(&self.bytes, &self.kept);
                         self.files.fetch_sub(1, Ordering::Relaxed);
                         self.put_off(&replacing(item), e, again)?;
                     }
@@ -215,7 +215,7 @@ impl Way<'_> {
         for copy in whole {
             let item = copy.track().item();
             self.abandon(*copy);
-            self.bytes.fetch_sub(copy.track().counted(), Ordering::Relaxed);
+            copy.track().take_back(&self.bytes, &self.kept);
             self.files.fetch_sub(1, Ordering::Relaxed);
             let code = e.os_code().unwrap_or_else(|| rustix::io::Errno::IO.raw_os_error());
             let path = self.target_shown().join(&item.target);

@@ -5,12 +5,16 @@ use super::internal::{is_internal, of_streams};
 use super::walk::AT_ONCE;
 use crate::job::{Item, TARGET, Task};
 use crate::place::Place;
+use rustix::io::Errno;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use stead_core::{Error, Result};
 use stead_store::region::is_of_streams;
 use stead_store::{Meta, What};
+
+/// What systems say of names that they cannot have.
+const NO_NAME: [Errno; 3] = [Errno::NAMETOOLONG, Errno::INVAL, Errno::ILSEQ];
 
 /// Names that a folder of the target lists, and that are none of these of its source. A file system may find a name by another spelling, of
 /// other case for example: what one of these `names` leads to is meant by whatever name it is listed.
@@ -30,7 +34,17 @@ fn others(to: &Place, names: &HashSet<OsString>) -> Result<Vec<OsString>> {
     }
     let mut meant = HashSet::new();
     for name in names.iter().filter(|name| !listed.contains(name)) {
-        meant.extend(to.meta(name)?.map(|meta| (meta.dev, meta.ino)));
+        let there = match to.meta(name) {
+            // What has no such names has none of this one.
+            Err(e)
+                if e.os_code()
+                    .is_some_and(|code| NO_NAME.contains(&Errno::from_raw_os_error(code))) =>
+            {
+                None
+            }
+            there => there?,
+        };
+        meant.extend(there.map(|meta| (meta.dev, meta.ino)));
     }
     if !meant.is_empty() {
         let mut left = Vec::new();
