@@ -671,6 +671,19 @@ try:
         listed()
         until(lambda: not (at / "mine/f").exists())
         assert (at / "mine/keep").exists()
+        # One that the daemon of the system alone knows, and a name in it that is a link.
+        (at / "quick").mkdir(), os.chown(at / "quick", user, user)
+        run(stead, "admin", "dataspace", "add", "quick", f"path={at}/quick", "expires=1d", env={"PATH": env["PATH"]}, check=True)
+        for name in ("link", "old"):
+            (at / "quick" / name).symlink_to("elsewhere")
+            os.chown(at / "quick" / name, user, user, follow_symlinks=False)
+        done = persist("store", "quick://link")
+        assert done.returncode == 0 and f"{at}/quick/link" in listed(), (done, listed())
+        time.sleep(1.1)
+        run(stead, "admin", "dataspace", "update", "quick", "expires=1s", env={"PATH": env["PATH"]}, check=True)
+        until(lambda: listed() and not (at / "quick/old").is_symlink())
+        assert (at / "quick/link").is_symlink()
+        assert persist("delete", "quick://link").returncode == 0 and listed() == [f"{at}/mine/keep"]
     finally:
         end(other)
 finally:

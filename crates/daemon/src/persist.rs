@@ -63,14 +63,13 @@ impl PersistAsk {
     }
 
     /// The same by the path of what it is about, for somebody who may have other dataspaces.
-    fn by_path(&self, path: Option<String>) -> PersistAsk {
+    fn by_path(&self, path: &str) -> PersistAsk {
         let mut ask = self.clone();
         if let PersistAsk::Store { location, .. }
         | PersistAsk::Delete { location }
         | PersistAsk::Unshare { location, .. } = &mut ask
-            && let Some(path) = path
         {
-            *location = Location { space: None, path, ..location.clone() };
+            *location = Location { space: None, path: path.to_owned(), ..location.clone() };
         }
         ask
     }
@@ -126,6 +125,7 @@ pub fn persist(ask: PersistAsk) -> Result<Vec<Persisted>> {
     if named {
         return told(&mut all, ask);
     }
+    let stores = matches!(ask, PersistAsk::Store { .. });
     if let PersistAsk::Store { location, .. } = &ask
         && !of_system
     {
@@ -138,8 +138,8 @@ pub fn persist(ask: PersistAsk) -> Result<Vec<Persisted>> {
     if !of_user {
         match own() {
             Ok(journal) => all.insert(0, Knows::Journal(Box::new(journal))),
-            // Who can have none has no daemon that would look into it.
-            Err(_) if of_system => {}
+            // Who can have none has no daemon that would look into it. One that is there and cannot be written to is another matter.
+            Err(e) if of_system && !(stores && has_one(&e)) => {}
             Err(e) => return Err(e),
         }
     }
@@ -164,9 +164,28 @@ impl Knows {
     fn list(&mut self) -> Result<Vec<Persisted>> {
         self.persist(PersistAsk::List {})
     }
+
+    /// True of the user's own, there or to come.
+    fn is_own(&self) -> bool {
+        match self {
+            Knows::Daemon(client) => !client.is_of_system(),
+            Knows::Journal(_) => true,
+        }
+    }
+
+    /// As it was said; who does not know it by that name, as dataspaces may be a user's own, knows it by its path.
+    fn told(&mut self, ask: &PersistAsk, path: Option<&str>) -> Result<Vec<Persisted>> {
+        match (self.persist(ask.clone()), path) {
+            (Err(e), Some(path)) if matches!(e.kind(), Kind::Usage | Kind::NotFound) => {
+                // What is wrong with what was said is told as it was.
+                self.persist(ask.by_path(path)).map_err(|_| e)
+            }
+            (done, _) => done,
+        }
+    }
 }
 
-/// Tells all of them, the first one as it was asked: the others may have no such dataspace.
+/// Tells all of them.
 fn told(all: &mut [Knows], ask: PersistAsk) -> Result<Vec<Persisted>> {
     let none = || Error::internal("nobody knows what is kept");
     if matches!(ask, PersistAsk::Share { .. }) {
@@ -187,19 +206,26 @@ fn told(all: &mut [Knows], ask: PersistAsk) -> Result<Vec<Persisted>> {
         return Ok(list);
     }
     let path = path_of(&ask, first, others)?;
-    let there = ask.by_path(path);
     let stores = matches!(ask, PersistAsk::Store { .. });
-    let mut done = vec![first.persist(ask)];
-    done.extend(others.iter_mut().map(|other| other.persist(there.clone())));
-    // To let go of it one is enough that knew it.
-    let knew = !stores && done.iter().any(Result::is_ok);
-    let failed = |done: &Result<Vec<Persisted>>| {
-        done.as_ref().is_err_and(|e| !knew || e.kind() != Kind::Usage)
+    let mut done = Vec::with_capacity(1 + others.len());
+    for one in std::iter::once(first).chain(others) {
+        done.push((one.told(&ask, path.as_deref()), one.is_own()));
+    }
+    // To let go of it one is enough that knew it; and a dataspace that the daemon of the system alone knows is none that an own one clears.
+    let one_has = done.iter().any(|(done, _)| done.is_ok());
+    let failed = |(done, is_own): &(Result<Vec<Persisted>>, bool)| {
+        let knew_not = |e: &Error| matches!(e.kind(), Kind::Usage | Kind::NotFound);
+        done.as_ref().is_err_and(|e| !(one_has && (!stores || *is_own) && knew_not(e)))
     };
     match done.into_iter().find(failed) {
-        Some(failed) => failed,
+        Some((failed, _)) => failed,
         None => Ok(Vec::new()),
     }
+}
+
+/// True if there is a journal that cannot be written to just now.
+fn has_one(e: &Error) -> bool {
+    matches!(e.kind(), Kind::NoSpace | Kind::Timeout | Kind::Limit | Kind::Format)
 }
 
 /// Where something lies that may be gone: then as they know it.

@@ -467,7 +467,11 @@ impl Way<'_> {
         let mut to: Vec<Rule> = Vec::new();
         for item in grown {
             for rule in rules::of(self.d.spaces, base, &side.base, &item.target) {
-                if rule.has_quota() && !to.iter().any(|known| known.name == rule.name) {
+                if rule.has_quota()
+                    && !to
+                        .iter()
+                        .any(|known| (&known.name, &known.place) == (&rule.name, &rule.place))
+                {
                     to.push(rule);
                 }
             }
