@@ -1,6 +1,6 @@
 //! Names that match a pattern, below a folder that is open.
 
-use crate::place::Place;
+use crate::place::{Place, is_too_long};
 use glob::{MatchOptions, Pattern};
 use std::ffi::OsStr;
 use std::iter;
@@ -42,7 +42,8 @@ pub(crate) fn expand(
         .collect::<Result<_>>()?;
     // Any number and any number are any number.
     steps.dedup_by(|a, b| matches!((a, b), (Step::Any, Step::Any)));
-    let mut search = Search { folder, steps: &steps, most, left: Vec::new(), found: Vec::new() };
+    let mut search =
+        Search { folder, steps: &steps, most, cancel, left: Vec::new(), found: Vec::new() };
     search.left.push((PathBuf::new(), 0));
     // By a list of what is left, not by calls within each other: somebody else's folders may lie within each other as deep as they like.
     while let Some((path, step)) = search.left.pop() {
@@ -68,6 +69,7 @@ struct Search<'s> {
     folder: &'s Place,
     steps: &'s [Step<'s>],
     most: usize,
+    cancel: &'s Cancel,
     /// Folders that match the steps before this one.
     left: Vec<(PathBuf, usize)>,
     found: Vec<PathBuf>,
@@ -83,13 +85,26 @@ fn exists(folder: &Place, path: &Path) -> Result<bool> {
 }
 
 impl Search<'_> {
+    /// A folder below the one that is searched, by single steps if its path is too long for the system.
+    fn open(&self, path: &Path) -> Result<Place> {
+        match self.folder.below(path) {
+            Err(e) if is_too_long(&e) => {
+                path.components().try_fold(self.folder.clone(), |here, step| {
+                    self.cancel.check()?;
+                    here.enter(step.as_os_str())
+                })
+            }
+            opened => opened,
+        }
+    }
+
     /// Looks which names of a folder match a step.
     fn look(&mut self, path: &Path, at: usize) -> Result<()> {
         let Some(step) = self.steps.get(at) else { return Ok(()) };
         let last = at + 1 == self.steps.len();
         let here = match path.as_os_str().is_empty() {
             true => self.folder.clone(),
-            false => match self.folder.below(path) {
+            false => match self.open(path) {
                 // Gone meanwhile.
                 Err(e) if e.kind() == Kind::NotFound => return Ok(()),
                 folder => folder?,

@@ -66,6 +66,11 @@ pub(crate) fn key_of(path: &Path) -> Option<&str> {
     text.filter(|_| path.components().all(plain))
 }
 
+/// True if a path is longer than the system takes.
+pub(crate) fn is_too_long(e: &Error) -> bool {
+    e.os_code() == Some(rustix::io::Errno::NAMETOOLONG.raw_os_error())
+}
+
 pub(crate) fn no_key(path: PathBuf) -> Error {
     Error::usage("object stores have no such names: they are UTF-8 text without control characters")
         .at_path(path)

@@ -226,8 +226,8 @@ impl Folder {
             Ok(fd) => Ok(Folder { fd: Arc::new(fd), shown: shown() }),
             // Linux before 5.6, and sandboxes that do not know the call.
             Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => self.step_by_step(path),
-            // Which of both it is, the steps tell; and each of them is short.
-            Err(Errno::NOTDIR | Errno::NAMETOOLONG) => self.step_by_step(path),
+            // Which of both it is, the steps tell.
+            Err(Errno::NOTDIR) => self.step_by_step(path),
             Err(e) => Err(failed("open", shown(), e)),
         }
     }

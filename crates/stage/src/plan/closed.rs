@@ -3,6 +3,7 @@
 use super::Planner;
 use super::walk::Step;
 use crate::job::{Item, Task};
+use crate::place::is_too_long;
 use std::path::Path;
 use stead_core::{Error, Kind, Result};
 use stead_store::FileTime;
@@ -43,10 +44,6 @@ impl Planner<'_> {
             replace: false,
         })
     }
-}
-
-fn is_too_long(e: &Error) -> bool {
-    e.os_code() == Some(rustix::io::Errno::NAMETOOLONG.raw_os_error())
 }
 
 /// With the pattern that leaves it out.
