@@ -101,7 +101,8 @@ step "format" cargo fmt --all --check
 step "build" cargo build "${WORKSPACE[@]}" --locked
 if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTHESIS_PROFILE=long STEAD_CRASHES=${STEAD_CRASHES:-1000} COMMANDS=all STEAD_TESTS=all; fi
 step "build of tests" cargo test --workspace --locked --no-run
-aside "unit and property" cargo test --workspace --locked --no-fail-fast
+# A hang is to end, whatever it is in: the log has the names of tests that take over a minute.
+aside "unit and property" timeout "$([ "$level" = all ] && echo 10800 || echo 1800)" cargo test --workspace --locked --no-fail-fast
 # The programs beside them have no library: they bring the features that everything has elsewhere here (crates/bench).
 step "models" cargo test --locked -p stead-read -p stead-stream -p stead-bench -p xtask \
   --features stead-read/shuttle,stead-stream/shuttle --lib model
@@ -119,8 +120,8 @@ step "C and C++" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/c
 gather "unit and property"
 # Ranks of MPI may be Python.
 step "python package" scripts/python.sh dev
-# A hang is to end, whatever it is in; they wait for deadlines and kills most of the time, and those of the package for other programs. Two
-# lanes of two workers each are what two cores bear: this one, and that of MPI.
+# They wait for deadlines and kills most of the time, and those of the package for other programs. Two lanes of two workers each are what two
+# cores bear: this one, and that of MPI.
 aside "faults" timeout "$([ "$level" = all ] && echo 5400 || echo 1800)" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist worksteal tests/faults
 aside "python" after "faults" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/python
 step "mpi, build" scripts/mpi.sh

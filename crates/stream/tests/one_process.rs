@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{LONG, Place, bounds};
+use common::{Barrier, LONG, Place, bounds};
 use std::time::Duration;
 use stead_core::{Bounds, Cancel, DType, Kind};
 use stead_stream::{
@@ -360,7 +360,7 @@ fn writers_that_wait_for_memory_of_each_other_in_a_step_are_told_that_it_does_no
     let options = Written { memory: 4 << 20, writers: 2, keep: 0, ..place.written() };
     let data = vec![0; 1 << 20];
     let errors: Vec<Kind> = std::thread::scope(|scope| {
-        let both = std::sync::Arc::new(std::sync::Barrier::new(2));
+        let both = std::sync::Arc::new(Barrier::new(2));
         let write = |rank| {
             let (options, data) = (Written { rank, ..options.clone() }, &data);
             let both = both.clone();

@@ -8,12 +8,12 @@ mod job;
 #[path = "pool/survey.rs"]
 mod survey;
 
-use common::{LONG, bounds, memory, written};
+use common::{Barrier, LONG, bounds, memory, written};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use stead_core::layout::Spaces;

@@ -6,6 +6,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 use stead_core::Bounds;
 use stead_core::layout::Spaces;
@@ -13,6 +14,30 @@ use stead_stream::{Home, Read, Written};
 
 /// For what is to come, however busy the machine is.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// As that of the standard library, but for a thread that never comes, as it has failed: the test is to say so, not to wait for ever.
+pub(crate) struct Barrier {
+    threads: usize,
+    came: Mutex<usize>,
+    all: Condvar,
+}
+
+impl Barrier {
+    pub(crate) fn new(threads: usize) -> Barrier {
+        Barrier { threads, came: Mutex::default(), all: Condvar::new() }
+    }
+
+    pub(crate) fn wait(&self) {
+        let mut came = self.came.lock().unwrap();
+        *came += 1;
+        let all = came.next_multiple_of(self.threads);
+        self.all.notify_all();
+        // They may have waited for something else for as long.
+        let waited = self.all.wait_timeout_while(came, 2 * LONG, |came| *came < all).unwrap();
+        drop(waited.0);
+        assert!(!waited.1.timed_out(), "another thread has not come");
+    }
+}
 
 /// A folder in memory.
 pub(crate) fn dir() -> tempfile::TempDir {

@@ -1,8 +1,8 @@
 //! All ranks of a group read the same stream, also where there are several of the name.
 
-use crate::common::{self, bounds};
+use crate::common::{self, Barrier, bounds};
 use crate::job::Job;
-use std::sync::{Barrier, Mutex};
+use std::sync::Mutex;
 use stead_core::DType;
 use stead_stream::{Definition, Home, Reader, Writer};
 

@@ -1,5 +1,6 @@
 //! Ranks that fail, or are killed.
 
+use crate::common::Barrier;
 use crate::common::LONG;
 use crate::job::Job;
 use crate::job::Rank;
@@ -8,7 +9,6 @@ use crate::job::array;
 use crate::job::rows;
 use crate::job::values;
 use std::sync::Arc;
-use std::sync::Barrier;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,6 @@
 //! Steps that nodes have recorded.
 
+use crate::common::Barrier;
 use crate::common::LONG;
 use crate::common::bounds;
 use crate::common::wait_until;
@@ -9,7 +10,6 @@ use crate::job::array;
 use crate::job::columns;
 use crate::job::rows;
 use crate::job::values;
-use std::sync::Barrier;
 use stead_core::Kind;
 use stead_stream::Behind;
 use stead_stream::Home;

@@ -1,5 +1,6 @@
 //! Groups on other nodes with a queue and a keep of their own.
 
+use crate::common::Barrier;
 use crate::common::bounds;
 use crate::job::Job;
 use crate::job::SHAPE;
@@ -8,7 +9,6 @@ use crate::job::columns;
 use crate::job::rows;
 use crate::job::values;
 use crate::job::write_all;
-use std::sync::Barrier;
 use std::sync::Mutex;
 use stead_core::Kind;
 use stead_stream::Behind;

@@ -1,12 +1,12 @@
 //! What is counted and told of readers on other nodes.
 
+use crate::common::Barrier;
 use crate::common::bounds;
 use crate::job::Job;
 use crate::job::SHAPE;
 use crate::job::array;
 use crate::job::rows;
 use crate::job::values;
-use std::sync::Barrier;
 use std::time::Duration;
 use stead_core::Kind;
 use stead_stream::Basis;
@@ -57,7 +57,7 @@ fn a_step_counts_when_it_is_given_and_not_when_it_is_looked_for() {
 fn who_reads_on_another_node_is_told_of_and_what_it_will_get() {
     let job = Job::new();
     // All that the two sides do is done one after the other.
-    let (go, went) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+    let (go, went) = (Barrier::new(2), Barrier::new(2));
     job.run(&[("sim", 0), ("ana", 1)], |part, rank| match part {
         "sim" => {
             // It is waited for in vain once, and before that until it is done with a step.
@@ -135,7 +135,7 @@ fn who_reads_on_another_node_is_told_of_and_what_it_will_get() {
 /// node each.
 fn warned(writers: u64, readers: u64, row: impl Fn(u64) -> (u64, u64) + Sync) -> Vec<String> {
     let job = Job::new();
-    let barrier = std::sync::Barrier::new((writers + readers) as usize);
+    let barrier = Barrier::new((writers + readers) as usize);
     let told = std::sync::Mutex::new(None);
     let node = |n: u64| usize::try_from(n).unwrap();
     let sim = (0..writers).map(|w| ("sim", node(w)));

@@ -1,10 +1,10 @@
 //! What is told of streams of all nodes of a pool, to who looks after them.
 
 use super::{Pool, SHAPE, from, read, spaces, write};
-use crate::common::{self, LONG, bounds, wait_until, written};
+use crate::common::{self, Barrier, LONG, bounds, wait_until, written};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use stead_core::{Bounds, Kind};
