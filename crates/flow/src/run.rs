@@ -219,12 +219,13 @@ impl Flow {
         self.checked.ahead(&options.spaces, options.coupling.is_none())
     }
 
-    fn with(
+    /// Opens what is written, then what the ranks tell each other by, then what is read.
+    fn begin(
         &self,
         options: &Options,
         outputs: &mut Vec<Sending>,
         ranks: &mut Option<Ranks>,
-    ) -> Result<Progress> {
+    ) -> Result<Vec<Reader>> {
         let checked = &*self.checked;
         // Of several ranks the others are told what is wrong by what all write, and so it is there first.
         if options.ranks == 1 {
@@ -247,6 +248,31 @@ impl Flow {
             let options = self::read(&checked.name, read, options)?;
             readers.push(Reader::open(&read.stream, &options)?);
         }
+        Ok(readers)
+    }
+
+    /// Comes and goes where it is awaited: who writes what all ranks read is not to wait for one that could not begin.
+    fn stay_away(&self, options: &Options) {
+        let at_once = Options { timeout: Duration::ZERO, ..options.clone() };
+        for read in &self.checked.reads {
+            // Where nobody writes yet, nobody waits.
+            let _ = self::read(&self.checked.name, read, &at_once)
+                .and_then(|options| Reader::open(&read.stream, &options));
+        }
+    }
+
+    fn with(
+        &self,
+        options: &Options,
+        outputs: &mut Vec<Sending>,
+        ranks: &mut Option<Ranks>,
+    ) -> Result<Progress> {
+        let checked = &*self.checked;
+        let begun = self.begin(options, outputs, ranks);
+        if begun.is_err() && options.ranks > 1 {
+            self.stay_away(options);
+        }
+        let mut readers = begun?;
         let threads = match options.threads {
             0 => thread::available_parallelism().map_or(1, usize::from),
             n => n.min(limits::MAX_THREADS),

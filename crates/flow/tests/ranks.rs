@@ -6,9 +6,10 @@ mod common;
 
 use common::{Place, Step, numbers, sum, variable};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use stead_core::{Bounds, DType, Error, Kind};
-use stead_flow::{Flow, Functions, Graph};
-use stead_stream::{Attribute, Reader, Writer, Written, covered};
+use stead_flow::{Flow, Functions, Graph, Options};
+use stead_stream::{Attribute, Definition, Reader, Writer, Written, covered};
 
 /// Everything of which ranks add up parts: all of an array, few rows of it, what other ranks have made, and what is made of that.
 const ALL: &str = r#"
@@ -236,14 +237,56 @@ variables = { total = "total" }
         report.unwrap_err()
     };
     let e = with(false);
-    assert_eq!(e.kind(), Kind::Data);
+    assert_eq!(e.kind(), Kind::Data, "{e}");
     assert!(
         e.message().starts_with("node 'total' (sum): a sum is 322822632975935580667904 and does"),
         "{e}"
     );
     let e = with(true);
-    assert_eq!(e.kind(), Kind::Data);
+    assert_eq!(e.kind(), Kind::Data, "{e}");
     assert!(e.message().ends_with("this part is not for me"), "{e}");
+}
+
+#[test]
+fn a_rank_that_comes_when_another_one_has_failed_keeps_nobody_waiting() {
+    let place = Place::new();
+    let text = r#"
+[read.sim]
+[node.mine]
+op = "map"
+of = "sim.T"
+function = "mine"
+elementwise = true
+[node.total]
+op = "reduce"
+of = "mine"
+how = "sum"
+[write.out]
+variables = { total = "total" }
+"#;
+    let mut functions = Functions::new();
+    functions.insert("mine".into(), Arc::new(|_, _, _| Err(Error::data("not for me"))));
+    let flow = Flow::new(&Graph::parse(text).unwrap(), functions).unwrap();
+    let run = |rank| flow.run(&Options { rank, ranks: 2, ..place.options() }).unwrap_err();
+    std::thread::scope(|scope| {
+        // It waits for less than ranks of a group may be late.
+        let writing = scope.spawn(|| {
+            let timeout = Duration::from_secs(20);
+            let mut writer = Writer::open("sim", &Written { timeout, ..place.written() }).unwrap();
+            let t = writer.define(Definition::new("T", DType::F64, [N as u64])).unwrap();
+            for _ in 0..20 {
+                writer.begin()?;
+                writer.put(t, &Bounds::new([0], [N as u64])?, &[0; N * 8])?;
+                writer.end()?;
+            }
+            writer.close()
+        });
+        assert_eq!(run(1).kind(), Kind::Data);
+        let e = run(0);
+        assert_eq!(e.kind(), Kind::Peer);
+        assert!(e.message().contains("writer 1 of stream 'out"), "{e}");
+        writing.join().unwrap().unwrap();
+    });
 }
 
 fn steps_of(step: &Step, variable: &str) -> Vec<i64> {

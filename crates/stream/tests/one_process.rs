@@ -507,6 +507,26 @@ fn the_next_run_has_the_name() {
 }
 
 #[test]
+fn who_comes_late_to_what_others_have_given_up_is_told_once() {
+    let place = Place::new();
+    let open = |rank| Writer::open("sim", &Written { rank, writers: 3, ..place.written() });
+    for _ in 0..2 {
+        let second = open(1).unwrap();
+        open(2).unwrap().close().unwrap();
+        second.abandon().unwrap();
+        let e = open(0).unwrap_err();
+        assert_eq!(e.kind(), Kind::Peer);
+        assert!(e.message().contains("writer 1 of stream 'sim' has closed it"), "{e}");
+        // Begun anew, by whoever it is.
+        open(0).unwrap().abandon().unwrap();
+        assert_eq!(open(1).unwrap_err().kind(), Kind::Peer);
+    }
+    // Another one of the name is another one.
+    let of_two = Written { rank: 1, writers: 2, ..place.written() };
+    Writer::open("sim", &of_two).unwrap().close().unwrap();
+}
+
+#[test]
 fn memory_of_one_writer_is_not_put_by_another() {
     let place = Place::new();
     let options = Written { writers: 2, ..place.written() };
