@@ -131,63 +131,6 @@ fn who_comes_late_finds_what_was_kept() {
 }
 
 #[test]
-fn a_rank_that_comes_late_finds_what_the_first_one_has_found_also_when_all_is_over() {
-    let whole = bounds(&[0, 0], &[2, 2]);
-    for start in [Start::Oldest, Start::Next] {
-        let place = Place::new();
-        let mut writer = Writer::open("sim", &Written { queue: 3, ..place.written() }).unwrap();
-        let t = writer.define(array("T", &[2, 2])).unwrap();
-        let of = |rank| Read { rank, ranks: 3, start, ..place.read() };
-        let mut first = Reader::open("sim", &of(0)).unwrap();
-        (0..3).for_each(|step| put(&mut writer, t, step, &whole));
-        writer.close().unwrap();
-        while first.next_step().unwrap().is_some() {}
-        drop(first);
-        assert_eq!(place.left(), ["sim"]);
-        for rank in [2, 1] {
-            let mut late = Reader::open("sim", &of(rank)).unwrap();
-            for n in 0..3 {
-                let step = late.next_step().unwrap().unwrap();
-                assert_eq!((step.number(), step.dropped()), (n, 0));
-                assert_eq!(step.get("T", &whole).unwrap().bytes(), bytes(n, &whole));
-            }
-            assert!(late.next_step().unwrap().is_none());
-            drop(late);
-        }
-        assert_eq!(place.left(), Vec::<String>::new());
-    }
-}
-
-#[test]
-fn what_waits_for_ranks_that_do_not_come_goes() {
-    let place = Place::new();
-    let write = || {
-        let mut writer = Writer::open("sim", &place.written()).unwrap();
-        let t = writer.define(array("T", &[2, 2])).unwrap();
-        put(&mut writer, t, 0, &bounds(&[0, 0], &[2, 2]));
-        writer
-    };
-    // No longer than the first one has said.
-    let writer = write();
-    let soon = Read { ranks: 2, timeout: Duration::ZERO, ..place.read() };
-    let first = Reader::open("sim", &soon).unwrap();
-    writer.close().unwrap();
-    drop(first);
-    assert_eq!(place.left(), Vec::<String>::new());
-    // Nor when somebody else has use for the name.
-    for _ in 0..2 {
-        let writer = write();
-        drop(Reader::open("sim", &Read { ranks: 2, ..place.read() }).unwrap());
-        writer.close().unwrap();
-        assert_eq!(place.left(), ["sim"]);
-    }
-    let home = place.home();
-    assert_eq!(home.remove("sim", false).unwrap_err().kind(), Kind::Usage);
-    assert!(home.remove("sim", true).unwrap());
-    assert_eq!(place.left(), Vec::<String>::new());
-}
-
-#[test]
 fn a_slow_reader_that_may_be_left_behind_is() {
     let place = Place::new();
     let mut writer = Writer::open("sim", &place.written()).unwrap();
@@ -504,26 +447,6 @@ fn the_next_run_has_the_name() {
     assert_eq!(place.left(), ["sim"]);
     writer.begin().unwrap();
     writer.end().unwrap();
-}
-
-#[test]
-fn who_comes_late_to_what_others_have_given_up_is_told_once() {
-    let place = Place::new();
-    let open = |rank| Writer::open("sim", &Written { rank, writers: 3, ..place.written() });
-    for _ in 0..2 {
-        let second = open(1).unwrap();
-        open(2).unwrap().close().unwrap();
-        second.abandon().unwrap();
-        let e = open(0).unwrap_err();
-        assert_eq!(e.kind(), Kind::Peer);
-        assert!(e.message().contains("writer 1 of stream 'sim' has closed it"), "{e}");
-        // Begun anew, by whoever it is.
-        open(0).unwrap().abandon().unwrap();
-        assert_eq!(open(1).unwrap_err().kind(), Kind::Peer);
-    }
-    // Another one of the name is another one.
-    let of_two = Written { rank: 1, writers: 2, ..place.written() };
-    Writer::open("sim", &of_two).unwrap().close().unwrap();
 }
 
 #[test]
