@@ -98,6 +98,11 @@ impl Ranks {
         Ok(Ranks { writer, reader, variable, rank: options.rank, ranks: options.ranks })
     }
 
+    /// By which this rank tells the others.
+    pub fn writer(&self) -> &Writer {
+        &self.writer
+    }
+
     /// Which rank this is.
     pub fn rank(&self) -> u64 {
         self.rank

@@ -19,11 +19,14 @@ use std::thread;
 use std::time::Duration;
 use stead_core::layout::Spaces;
 use stead_core::units::format_size;
-use stead_core::{Bounds, Cancel, Error, Result, limits};
+use stead_core::{Bounds, Cancel, Error, Kind, Result, limits};
 use stead_stream::{Coupling, Nodes, Read, Reader, Step, Stop, Writer, Written, covered};
 
 /// Functions of a program, by the names that graphs have for them.
 pub type Functions = BTreeMap<String, Function>;
+
+/// A rank that fails waits so long for those that have not come yet, which would be told of it by nobody.
+const LATE: Duration = Duration::from_secs(10);
 
 /// Blocks of one variable that are looked at where they lie; more are copied together.
 const MAX_TILES: usize = 4096;
@@ -157,6 +160,13 @@ impl Flow {
                 Ok(Report { steps, dropped, unpaired, fetched, streams })
             }
             Err(e) => {
+                let last = ranks.as_ref().map(Ranks::writer);
+                let last = last.or(outputs.last().map(|output| &output.writer));
+                if let Some(writer) = last
+                    && !matches!(e.kind(), Kind::Timeout | Kind::Cancelled)
+                {
+                    writer.wait_for_writers(options.timeout.min(LATE));
+                }
                 if let Some(ranks) = ranks {
                     ranks.abandon();
                 }
@@ -219,13 +229,12 @@ impl Flow {
         self.checked.ahead(&options.spaces, options.coupling.is_none())
     }
 
-    /// Opens what is written, then what the ranks tell each other by, then what is read.
-    fn begin(
+    fn with(
         &self,
         options: &Options,
         outputs: &mut Vec<Sending>,
         ranks: &mut Option<Ranks>,
-    ) -> Result<Vec<Reader>> {
+    ) -> Result<Progress> {
         let checked = &*self.checked;
         // Of several ranks the others are told what is wrong by what all write, and so it is there first.
         if options.ranks == 1 {
@@ -248,31 +257,6 @@ impl Flow {
             let options = self::read(&checked.name, read, options)?;
             readers.push(Reader::open(&read.stream, &options)?);
         }
-        Ok(readers)
-    }
-
-    /// Comes and goes where it is awaited: who writes what all ranks read is not to wait for one that could not begin.
-    fn stay_away(&self, options: &Options) {
-        let at_once = Options { timeout: Duration::ZERO, ..options.clone() };
-        for read in &self.checked.reads {
-            // Where nobody writes yet, nobody waits.
-            let _ = self::read(&self.checked.name, read, &at_once)
-                .and_then(|options| Reader::open(&read.stream, &options));
-        }
-    }
-
-    fn with(
-        &self,
-        options: &Options,
-        outputs: &mut Vec<Sending>,
-        ranks: &mut Option<Ranks>,
-    ) -> Result<Progress> {
-        let checked = &*self.checked;
-        let begun = self.begin(options, outputs, ranks);
-        if begun.is_err() && options.ranks > 1 {
-            self.stay_away(options);
-        }
-        let mut readers = begun?;
         let threads = match options.threads {
             0 => thread::available_parallelism().map_or(1, usize::from),
             n => n.min(limits::MAX_THREADS),

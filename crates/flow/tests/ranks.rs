@@ -248,7 +248,7 @@ variables = { total = "total" }
 }
 
 #[test]
-fn a_rank_that_comes_when_another_one_has_failed_keeps_nobody_waiting() {
+fn a_rank_that_comes_when_another_one_has_failed_is_told() {
     let place = Place::new();
     let text = r#"
 [read.sim]
@@ -265,7 +265,18 @@ how = "sum"
 variables = { total = "total" }
 "#;
     let mut functions = Functions::new();
-    functions.insert("mine".into(), Arc::new(|_, _, _| Err(Error::data("not for me"))));
+    let (fails, failed) = std::sync::mpsc::channel();
+    functions.insert(
+        "mine".into(),
+        Arc::new(move |given, wanted, to| {
+            if wanted.bounds.start()[0] > 0 {
+                let _ = fails.send(());
+                return Err(Error::data("this part is not for me"));
+            }
+            to.copy_from_slice(given[0].bytes());
+            Ok(())
+        }),
+    );
     let flow = Flow::new(&Graph::parse(text).unwrap(), functions).unwrap();
     let run = |rank| flow.run(&Options { rank, ranks: 2, ..place.options() }).unwrap_err();
     std::thread::scope(|scope| {
@@ -281,10 +292,13 @@ variables = { total = "total" }
             }
             writer.close()
         });
-        assert_eq!(run(1).kind(), Kind::Data);
+        let first = scope.spawn(|| assert_eq!(run(1).kind(), Kind::Data));
+        failed.recv_timeout(Duration::from_secs(60)).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
         let e = run(0);
         assert_eq!(e.kind(), Kind::Peer);
         assert!(e.message().contains("writer 1 of stream 'out"), "{e}");
+        first.join().unwrap();
         writing.join().unwrap().unwrap();
     });
 }

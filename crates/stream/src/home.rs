@@ -29,8 +29,6 @@ pub(crate) const BOARD: &str = "board";
 const AGAIN: usize = 100;
 /// A stream that has ended and that nobody has read stays so long.
 const LINGERS: Duration = Duration::from_secs(600);
-/// A writer that comes so long after another one has given the stream up is taken for one of that run.
-const LATE: Duration = Duration::from_secs(60);
 
 /// Whether something can be called so: letters, digits, `.`, `-` and `_`, as names of nodes.
 ///
@@ -122,11 +120,6 @@ impl Home {
                 // Who comes to writers of the same run was begun while they were there.
                 give_up(&board, &guard, began()?);
                 if board.state() != State::Live {
-                    if board.agreed() == *agreed
-                        && let Some(rank) = board.is_late(&guard, writer, latest()?)
-                    {
-                        return Err(given_up(name, rank));
-                    }
                     self.retire(name, &board, &guard)?;
                     continue;
                 }
@@ -540,12 +533,6 @@ fn give_up(board: &Board<Shared>, guard: &Guard<'_, Shared>, since: u64) {
     }
 }
 
-/// What was given up after this time may be of the run of which this process is.
-fn latest() -> Result<u64> {
-    let late = u64::try_from(LATE.as_nanos()).unwrap_or(u64::MAX);
-    Ok(began()?.max(clock::since_1970().saturating_sub(late)))
-}
-
 /// True if somebody reads it.
 fn is_read(board: &Board<Shared>) -> bool {
     board.readers().iter().any(|seat| seat.standing == Standing::Here)
@@ -597,13 +584,6 @@ fn unlike(name: &str, there: &Agreed, mine: &Agreed) -> Error {
     .with_hint(
         "all writers of a stream are to say the same; or another program writes one of this name",
     )
-}
-
-fn given_up(name: &str, rank: u64) -> Error {
-    let message = format!(
-        "writer {rank} of stream '{name}' has closed it before the others, or within a step, before this one came"
-    );
-    Error::new(Kind::Peer, message).with_hint("see what that writer has said, and begin all anew")
 }
 
 fn another(name: &str) -> Error {

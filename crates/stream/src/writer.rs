@@ -2,7 +2,7 @@
 
 mod memory;
 
-use crate::board::{Begun, Entry, Full, Standing};
+use crate::board::{Begun, Entry, Full, Standing, State};
 use crate::budget::Shares;
 use crate::buffer::Buffer;
 use crate::clock;
@@ -629,6 +629,22 @@ impl Writer {
                 "stream '{}' was closed within step {}, which nobody will see",
                 self.party.name, self.step
             ))),
+        }
+    }
+
+    /// Waits until all writers of this node have come, or the stream is over: for who is to give it up, as a writer that comes later is told
+    /// nothing of that, and begins another stream of the name. False if the time is over before, or the wait was ended.
+    pub fn wait_for_writers(&self, time: Duration) -> bool {
+        let (until, board) = (clock::after(time), &self.party.board);
+        loop {
+            let seen = board.seen_by_readers();
+            let awaited = |writer| board.writer(writer).standing == Standing::Awaited;
+            if board.state() != State::Live || !(0..board.writers()).any(awaited) {
+                return true;
+            }
+            if self.party.wait(Seen::Reader(seen), until, String::new).is_err() {
+                return false;
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Place, bounds};
+use common::{LONG, Place, bounds};
 use std::time::Duration;
 use stead_core::{DType, Kind};
 use stead_stream::{Definition, Read, Reader, Start, Writer, Written};
@@ -79,21 +79,23 @@ fn what_waits_for_ranks_that_do_not_come_goes() {
 }
 
 #[test]
-fn who_comes_late_to_what_others_have_given_up_is_told_once() {
+fn who_is_to_give_up_can_wait_for_those_who_would_not_be_told() {
     let place = Place::new();
     let open = |rank| Writer::open("sim", &Written { rank, writers: 3, ..place.written() });
-    for _ in 0..2 {
-        let second = open(1).unwrap();
-        open(2).unwrap().close().unwrap();
-        second.abandon().unwrap();
-        let e = open(0).unwrap_err();
-        assert_eq!(e.kind(), Kind::Peer);
-        assert!(e.message().contains("writer 1 of stream 'sim' has closed it"), "{e}");
-        // Begun anew, by whoever it is.
-        open(0).unwrap().abandon().unwrap();
-        assert_eq!(open(1).unwrap_err().kind(), Kind::Peer);
-    }
-    // Another one of the name is another one.
-    let of_two = Written { rank: 1, writers: 2, ..place.written() };
-    Writer::open("sim", &of_two).unwrap().close().unwrap();
+    let (first, second) = (open(0).unwrap(), open(1).unwrap());
+    assert!(!first.wait_for_writers(Duration::from_millis(20)));
+    std::thread::scope(|scope| {
+        let waited = scope.spawn(move || {
+            let all = first.wait_for_writers(LONG);
+            (all, first.abandon())
+        });
+        let mut third = open(2).unwrap();
+        assert!(matches!(waited.join().unwrap(), (true, Ok(()))));
+        assert_eq!(third.begin().unwrap_err().kind(), Kind::Peer);
+        assert!(second.wait_for_writers(Duration::ZERO));
+    });
+    // Nobody is waited for in a stream that is over.
+    let (first, second) = (open(0).unwrap(), open(1).unwrap());
+    first.abandon().unwrap();
+    assert!(second.wait_for_writers(Duration::ZERO));
 }

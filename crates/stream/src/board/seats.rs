@@ -229,23 +229,6 @@ impl<W: Words> Board<W> {
         awaited.filter(|_| left && self.state() == State::Live)
     }
 
-    /// Which of all writers has given it up, not killed and after this time, where this one is still awaited: it waits for others in vain, and is
-    /// told so once.
-    pub(crate) fn is_late(&self, _: &Guard<'_, W>, writer: usize, since: u64) -> Option<u64> {
-        let State::Failed(by) = self.state() else { return None };
-        let of = |writer: usize| standing(self.get(self.writer_at(writer) + W_STATE));
-        if writer >= self.writers || of(writer) != Standing::Awaited || self.ended_at() < since {
-            return None;
-        }
-        let rank = match by.checked_sub(self.writers) {
-            Some(elsewhere) => elsewhere as u64,
-            None if of(by) == Standing::Left => self.rank_of(by),
-            None => return None,
-        };
-        self.put(self.writer_at(writer) + W_STATE, LEFT);
-        Some(rank)
-    }
-
     /// There will be no more steps when all writers have left, or one has that others have got ahead of.
     pub(super) fn settle(&self, _: &Guard<'_, W>) {
         let (mut most, mut left, mut behind) = (0, 0, None);
