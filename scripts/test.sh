@@ -102,9 +102,10 @@ step "build" cargo build "${WORKSPACE[@]}" --locked
 if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTHESIS_PROFILE=long STEAD_CRASHES=${STEAD_CRASHES:-1000} COMMANDS=all STEAD_TESTS=all; fi
 step "build of tests" cargo test --workspace --locked --no-run
 # A hang is to end, whatever it is in: the log has the names of tests that take over a minute.
-aside "unit and property" timeout "$([ "$level" = all ] && echo 10800 || echo 1800)" cargo test --workspace --locked --no-fail-fast
+within=(timeout --kill-after=60 "$([ "$level" = all ] && echo 10800 || echo 1800)")
+aside "unit and property" "${within[@]}" cargo test --workspace --locked --no-fail-fast
 # The programs beside them have no library: they bring the features that everything has elsewhere here (crates/bench).
-step "models" cargo test --locked -p stead-read -p stead-stream -p stead-bench -p xtask \
+step "models" "${within[@]}" cargo test --locked -p stead-read -p stead-stream -p stead-bench -p xtask \
   --features stead-read/shuttle,stead-stream/shuttle --lib model
 # As it was built above: by itself it would be built once more, with features of its own.
 step "tidy" "$TARGET/debug/xtask" tidy
@@ -115,15 +116,15 @@ gather "packages"
 [ "$failed" = "$had" ] || { tell; die "the Python packages of the tests could not be installed" "run: scripts/setup.sh test"; }
 step "test data" "$PYTHON" scripts/fetch_flights.py "$BUILD/data"
 # Compilers, Valgrind and most kernels on small files keep one core busy: as many tests at a time as there are cores, up to 8.
-step "oracles" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/oracle
-step "C and C++" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/c
+step "oracles" "${within[@]}" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/oracle
+step "C and C++" "${within[@]}" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/c
 gather "unit and property"
 # Ranks of MPI may be Python.
 step "python package" scripts/python.sh dev
 # They wait for deadlines and kills most of the time, and those of the package for other programs. Two lanes of two workers each are what two
 # cores bear: this one, and that of MPI.
-aside "faults" timeout "$([ "$level" = all ] && echo 5400 || echo 1800)" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist worksteal tests/faults
-aside "python" after "faults" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/python
+aside "faults" "${within[@]}" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist worksteal tests/faults
+aside "python" after "faults" "${within[@]}" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/python
 step "mpi, build" scripts/mpi.sh
 # What compilers say without making anything, one after the other, by what the tests of these lanes leave of the processors: whoever wants to
 # know soon calls `make lint`.
@@ -146,9 +147,9 @@ else
 fi
 # Ranks wait for each other and for deadlines most of the time. Files of tests share labs, so each is of one worker; they come in an order
 # of their own (tests/mpi/conftest.py).
-step "mpi" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/mpi
+step "mpi" "${within[@]}" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/mpi
 # Those of a page go on where the ones before them have been.
-step "documents" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/docs
+step "documents" "${within[@]}" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/docs
 NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet
 gather "faults"
 gather "python"

@@ -109,8 +109,8 @@ def test_turns_progress_and_the_end_of_them(node):
     status = under_way(first)
     assert status.state == "running" and 0 < status.bytes_done < status.bytes == 24 << 20
     # It is told anew all the time.
-    eta, (low, high) = first.eta, first.eta_range[1:]
-    assert low <= eta <= high < 1000 and after.status().state == "pending" and not after.done and after.eta > 0
+    eta, low, high = first.eta_range
+    assert low <= eta <= high < 1000 and 0 < first.eta < 1000 and after.status().state == "pending" and not after.done and after.eta > 0
     with pytest.raises(stead.TimedOutError):
         after.wait(0.05)
     # One that waits keeps nobody waiting: they have connections of their own.

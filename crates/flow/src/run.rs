@@ -159,13 +159,15 @@ impl Flow {
                 }
                 Ok(Report { steps, dropped, unpaired, fetched, streams })
             }
-            Err(e) => {
+            Err(mut e) => {
                 let last = ranks.as_ref().map(Ranks::writer);
                 let last = last.or(outputs.last().map(|output| &output.writer));
                 if let Some(writer) = last
                     && !matches!(e.kind(), Kind::Timeout | Kind::Cancelled)
+                    && let Err(ended) = writer.wait_for_writers(options.timeout.min(LATE))
+                    && ended.kind() == Kind::Cancelled
                 {
-                    writer.wait_for_writers(options.timeout.min(LATE));
+                    e = ended;
                 }
                 if let Some(ranks) = ranks {
                     ranks.abandon();

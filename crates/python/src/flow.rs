@@ -15,7 +15,7 @@ use std::sync::Arc;
 use stead::daemon::StreamNodes;
 use stead::flow::{Flow, Function, Functions, Given, Graph, Options, Wanted, check, draw, load};
 use stead::stream::Stop;
-use stead::{Error, Order, Result};
+use stead::{Error, Kind, Order, Result};
 
 pub fn graph(json: &str) -> Result<Graph> {
     serde_json::from_str(json).map_err(|e| Error::usage(format!("this is no flow: {e}")))
@@ -170,7 +170,7 @@ pub fn run_flow(
     })?;
     match (done, trouble.take()) {
         (Ok(report), _) => Ok(report),
-        (Err(_), Some(raised)) => Err(raised),
-        (Err(e), None) => Err(failed(e)),
+        (Err(e), Some(raised)) if e.kind() != Kind::Cancelled => Err(raised),
+        (Err(e), _) => Err(failed(e)),
     }
 }

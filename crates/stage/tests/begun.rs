@@ -110,7 +110,7 @@ fn a_file_that_changes_while_it_is_copied_is_copied_again() {
             action: Action::Copy,
             sources: vec![place("from")],
             target: Some(place("to")),
-            options: Options { limit: Some(LIMIT), ..Options::default() },
+            options: Options { limit: Some(LIMIT / 2), ..Options::default() },
         })
         .unwrap();
     let (is_done, retries) = (AtomicBool::new(false), AtomicU32::new(0));
@@ -158,7 +158,7 @@ fn a_file_that_grows_past_a_quota_while_it_is_copied_is_refused() {
                 action: Action::Copy,
                 sources: vec![place(at("from").to_str().unwrap())],
                 target: Some(place("s://to")),
-                options: Options { limit: Some(LIMIT), ..Options::default() },
+                options: Options { limit: Some(LIMIT / 2), ..Options::default() },
             })
             .unwrap();
         let grows = Grows { path: at("from"), to: 16 << 20, is_done: AtomicBool::new(false) };

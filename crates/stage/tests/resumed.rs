@@ -589,10 +589,10 @@ fn no_estimate_is_below_what_a_limit_allows() {
             if p.bytes_done > 0 && p.bytes_done < p.bytes {
                 let least = (p.bytes - p.bytes_done) as f64 / 4e6;
                 self.1.lock().unwrap().push(p.left.low.min(p.left.seconds) - least);
-            }
-            // Once it has been told a few times.
-            if p.seconds > 1.0 {
-                self.0.cancel();
+                // Once it has been told a few times.
+                if p.seconds > 1.0 {
+                    self.0.cancel();
+                }
             }
         }
     }

@@ -633,17 +633,21 @@ impl Writer {
     }
 
     /// Waits until all writers of this node have come, or the stream is over: for who is to give it up, as a writer that comes later is told
-    /// nothing of that, and begins another stream of the name. False if the time is over before, or the wait was ended.
-    pub fn wait_for_writers(&self, time: Duration) -> bool {
+    /// nothing of that, and begins another stream of the name. False if the time is over before.
+    ///
+    /// # Errors
+    /// That of what ends the wait; `Timeout` if somebody keeps the stream locked.
+    pub fn wait_for_writers(&self, time: Duration) -> Result<bool> {
         let (until, board) = (clock::after(time), &self.party.board);
         loop {
             let seen = board.seen_by_readers();
             let awaited = |writer| board.writer(writer).standing == Standing::Awaited;
             if board.state() != State::Live || !(0..board.writers()).any(awaited) {
-                return true;
+                return Ok(true);
             }
-            if self.party.wait(Seen::Reader(seen), until, String::new).is_err() {
-                return false;
+            match self.party.wait(Seen::Reader(seen), until, String::new) {
+                Err(e) if e.kind() == Kind::Timeout && clock::now() >= until => return Ok(false),
+                waited => waited?,
             }
         }
     }

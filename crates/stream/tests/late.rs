@@ -83,19 +83,19 @@ fn who_is_to_give_up_can_wait_for_those_who_would_not_be_told() {
     let place = Place::new();
     let open = |rank| Writer::open("sim", &Written { rank, writers: 3, ..place.written() });
     let (first, second) = (open(0).unwrap(), open(1).unwrap());
-    assert!(!first.wait_for_writers(Duration::from_millis(20)));
+    assert!(!first.wait_for_writers(Duration::from_millis(20)).unwrap());
     std::thread::scope(|scope| {
         let waited = scope.spawn(move || {
-            let all = first.wait_for_writers(LONG);
+            let all = first.wait_for_writers(LONG).unwrap();
             (all, first.abandon())
         });
         let mut third = open(2).unwrap();
         assert!(matches!(waited.join().unwrap(), (true, Ok(()))));
         assert_eq!(third.begin().unwrap_err().kind(), Kind::Peer);
-        assert!(second.wait_for_writers(Duration::ZERO));
+        assert!(second.wait_for_writers(Duration::ZERO).unwrap());
     });
     // Nobody is waited for in a stream that is over.
     let (first, second) = (open(0).unwrap(), open(1).unwrap());
     first.abandon().unwrap();
-    assert!(second.wait_for_writers(Duration::ZERO));
+    assert!(second.wait_for_writers(Duration::ZERO).unwrap());
 }

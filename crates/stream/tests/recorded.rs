@@ -279,7 +279,7 @@ fn who_comes_late_begins_with_the_first_step_and_misses_none() {
                     writer.close().unwrap();
                 });
             }
-            hears.recv().unwrap();
+            hears.recv_timeout(2 * LONG).unwrap();
             for rank in 0..2 {
                 let place = &place;
                 late.push(scope.spawn(move || {

@@ -168,7 +168,7 @@ fn what_one_node_has_not_yet_keeps_no_writer_of_another_one_waiting() {
             let mut writer = rank
                 .write("sim", |w| {
                     (w.readers, w.keep, w.memory) = (1, 0, memory);
-                    w.timeout = Duration::from_secs(10);
+                    w.timeout = Duration::from_secs(30);
                 })
                 .unwrap();
             let variable = writer.define(array(&SHAPE)).unwrap();
@@ -210,12 +210,11 @@ fn what_one_node_has_not_yet_keeps_no_writer_of_another_one_waiting() {
 #[test]
 fn steps_that_stay_can_be_had_again_and_what_is_had_stays() {
     let job = Job::new();
-    let (over, told) = std::sync::mpsc::channel::<()>();
-    let told = std::sync::Mutex::new(told);
+    let over = Barrier::new(2);
     job.run(&[("sim", 0), ("ana", 1)], |part, rank| match part {
         "sim" => {
             write_all(&rank, 6, |w| (w.keep, w.readers) = (3, 1));
-            told.lock().unwrap().recv().unwrap();
+            over.wait();
         }
         _ => {
             let mut reader = rank.read("sim", |_| {}).unwrap();
@@ -234,7 +233,7 @@ fn steps_that_stay_can_be_had_again_and_what_is_had_stays() {
             let error = reader.at(2).unwrap_err();
             assert_eq!(error.kind(), Kind::NotFound);
             assert!(error.message().contains("from 0 to 5"), "{error}");
-            over.send(()).unwrap();
+            over.wait();
         }
     });
 }
