@@ -69,7 +69,7 @@ def test_a_writer_that_is_killed_is_told_to_readers_and_the_other_writers(space,
             r.next()
 
 
-@pytest.mark.parametrize("wait", ["for a stream", "for a step", "for readers", "for memory", "for the other writer"])
+@pytest.mark.parametrize("wait", ["for a stream", "for a step", "for readers", "for memory", "for the other writer", "for another rank that is to be told"])
 def test_ctrl_c_ends_every_wait(space, programs, wait):
     code = {
         "for a stream": "say('go'); stead.reader('sim', dataspaces=S)",
@@ -93,6 +93,17 @@ def test_ctrl_c_ends_every_wait(space, programs, wait):
             while True:
                 with w.step():
                     w.put('T', np.zeros(9))
+        """,
+        "for another rank that is to be told": """
+            def fails(x):
+                say('go')
+                raise ValueError('not this')
+            w = stead.writer('own', dataspaces=S)
+            with w.step():
+                w.put('T', np.zeros(9))
+            flow = stead.flow()
+            flow.write('out', T=flow.read('own')['T'].map(fails, elementwise=True))
+            flow.run(rank=1, ranks=2, dataspaces=S)
         """,
     }[wait]
     other = stead.writer("sim", dataspaces=space) if wait == "for a step" else None

@@ -9,13 +9,13 @@ use crate::errors::raise;
 use crate::lend::lend;
 use crate::request::seconds;
 use crate::run::{Cancel, Trouble};
-use crate::stream::{SIGNALS, failed, signals, spaces, unlocked};
+use crate::stream::{SIGNALS, interrupted, signals, spaces, unlocked};
 use pyo3::prelude::*;
 use std::sync::Arc;
 use stead::daemon::StreamNodes;
 use stead::flow::{Flow, Function, Functions, Given, Graph, Options, Wanted, check, draw, load};
 use stead::stream::Stop;
-use stead::{Error, Kind, Order, Result};
+use stead::{Error, Order, Result};
 
 pub fn graph(json: &str) -> Result<Graph> {
     serde_json::from_str(json).map_err(|e| Error::usage(format!("this is no flow: {e}")))
@@ -170,7 +170,6 @@ pub fn run_flow(
     })?;
     match (done, trouble.take()) {
         (Ok(report), _) => Ok(report),
-        (Err(e), Some(raised)) if e.kind() != Kind::Cancelled => Err(raised),
-        (Err(e), _) => Err(failed(e)),
+        (Err(e), raised) => Err(interrupted().or(raised).unwrap_or_else(|| raise(e))),
     }
 }

@@ -70,10 +70,14 @@ pub fn signals() -> Stop {
     stop.every(SIGNALS)
 }
 
-/// The exception for an error, or that of the signal which has caused it.
+/// The exception of a signal that has ended a wait of this thread, once.
+pub fn interrupted() -> Option<PyErr> {
+    RAISED.take()
+}
+
+/// The exception for an error, or that of a signal which has ended a wait, whatever else has failed beside it.
 pub fn failed(e: Error) -> PyErr {
-    let raised = if e.kind() == Kind::Cancelled { RAISED.take() } else { None };
-    raised.unwrap_or_else(|| raise(e))
+    interrupted().unwrap_or_else(|| raise(e))
 }
 
 pub fn spaces(given: &[String]) -> Result<Spaces> {
