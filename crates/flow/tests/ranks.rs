@@ -200,10 +200,8 @@ variables = { line = "line", rows = "rows" }
     }
 }
 
-#[test]
-fn a_sum_that_fits_no_number_and_a_rank_that_fails_are_told_to_all() {
-    let place = Place::new();
-    let text = r#"
+/// A sum of what a function makes, of which each rank makes a part.
+const MINE: &str = r#"
 [read.sim]
 [node.mine]
 op = "map"
@@ -217,22 +215,32 @@ how = "sum"
 [write.out]
 variables = { total = "total" }
 "#;
+
+/// The function, which may fail for all parts but the first.
+fn mine(fails: impl Fn() -> bool + Send + Sync + 'static) -> Functions {
+    let mut functions = Functions::new();
+    functions.insert(
+        "mine".into(),
+        Arc::new(move |given, wanted, to| {
+            if wanted.bounds.start()[0] > 0 && fails() {
+                return Err(Error::data("this part is not for me"));
+            }
+            to.copy_from_slice(given[0].bytes());
+            Ok(())
+        }),
+    );
+    functions
+}
+
+#[test]
+fn a_sum_that_fits_no_number_and_a_rank_that_fails_are_told_to_all() {
+    let place = Place::new();
     let step =
         Step::from([variable("T", DType::I64, &[N as u64], &[], &vec![(1u64 << 62) as f64; N])]);
     let steps = vec![step; 4];
     let with = |fails: bool| {
-        let mut functions = Functions::new();
-        functions.insert(
-            "mine".into(),
-            Arc::new(move |given, wanted, to| {
-                if fails && wanted.bounds.start()[0] > 0 {
-                    return Err(Error::data("this part is not for me"));
-                }
-                to.copy_from_slice(given[0].bytes());
-                Ok(())
-            }),
-        );
-        let (report, had) = place.run(text, &functions, &steps, (1, 3));
+        let functions = mine(move || fails);
+        let (report, had) = place.run(MINE, &functions, &steps, (1, 3));
         assert!(had.is_empty(), "readers were told of no failure");
         report.unwrap_err()
     };
@@ -250,34 +258,9 @@ variables = { total = "total" }
 #[test]
 fn a_rank_that_comes_when_another_one_has_failed_is_told() {
     let place = Place::new();
-    let text = r#"
-[read.sim]
-[node.mine]
-op = "map"
-of = "sim.T"
-function = "mine"
-elementwise = true
-[node.total]
-op = "reduce"
-of = "mine"
-how = "sum"
-[write.out]
-variables = { total = "total" }
-"#;
-    let mut functions = Functions::new();
     let (fails, failed) = std::sync::mpsc::channel();
-    functions.insert(
-        "mine".into(),
-        Arc::new(move |given, wanted, to| {
-            if wanted.bounds.start()[0] > 0 {
-                let _ = fails.send(());
-                return Err(Error::data("this part is not for me"));
-            }
-            to.copy_from_slice(given[0].bytes());
-            Ok(())
-        }),
-    );
-    let flow = Flow::new(&Graph::parse(text).unwrap(), functions).unwrap();
+    let functions = mine(move || fails.send(()).is_ok());
+    let flow = Flow::new(&Graph::parse(MINE).unwrap(), functions).unwrap();
     let run = |rank| flow.run(&Options { rank, ranks: 2, ..place.options() }).unwrap_err();
     std::thread::scope(|scope| {
         // It waits for less than ranks of a group may be late.

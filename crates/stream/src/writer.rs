@@ -633,10 +633,10 @@ impl Writer {
     }
 
     /// Waits until all writers of this node have come, or the stream is over: for who is to give it up, as a writer that comes later is told
-    /// nothing of that, and begins another stream of the name. False if the time is over before.
+    /// nothing of that, and begins another stream of the name. False if the time is over before, or somebody keeps the stream locked.
     ///
     /// # Errors
-    /// That of what ends the wait; `Timeout` if somebody keeps the stream locked.
+    /// That of what ends the wait.
     pub fn wait_for_writers(&self, time: Duration) -> Result<bool> {
         let (until, board) = (clock::after(time), &self.party.board);
         loop {
@@ -646,7 +646,7 @@ impl Writer {
                 return Ok(true);
             }
             match self.party.wait(Seen::Reader(seen), until, String::new) {
-                Err(e) if e.kind() == Kind::Timeout && clock::now() >= until => return Ok(false),
+                Err(e) if e.kind() == Kind::Timeout => return Ok(false),
                 waited => waited?,
             }
         }
