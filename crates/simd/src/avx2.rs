@@ -1,5 +1,6 @@
 //! Vectors of 256 bits of x86-64.
 
+use crate::past::{AHEAD, LINE, TURN};
 use crate::{Bytes, GROUP, Lanes, MOST, Masks, Two, Vector, Work};
 use std::arch::x86_64::*;
 
@@ -30,6 +31,39 @@ impl Avx2 {
         }
         // SAFETY: `self` exists, so the processor has the features.
         unsafe { run(work, self) }
+    }
+
+    /// Copies whole turns to where a line begins: see [`crate::copy_past_caches`].
+    pub(crate) fn copy_past_caches(self, from: &[u8], to: &mut [u8]) {
+        #[target_feature(enable = "avx2")]
+        fn turns(from: &[[u8; TURN]], to: &mut [[u8; TURN]]) {
+            for (i, (from_turn, to)) in from.iter().zip(to).enumerate() {
+                // Not what lies behind: it is of something else.
+                let ahead = from.get(i + AHEAD);
+                for line in (0..TURN).step_by(LINE) {
+                    if let Some(ahead) = ahead {
+                        _mm_prefetch::<_MM_HINT_NTA>(ahead.as_ptr().wrapping_add(line).cast());
+                    }
+                    let (from, to) = (from_turn.as_ptr().wrapping_add(line), to.as_mut_ptr());
+                    // SAFETY: a line of both turns, in two halves; the loads need no alignment, and that of the target was looked at.
+                    unsafe {
+                        let low = _mm256_loadu_si256(from.cast());
+                        let high = _mm256_loadu_si256(from.add(LINE / 2).cast());
+                        _mm256_stream_si256(to.add(line).cast(), low);
+                        _mm256_stream_si256(to.add(line + LINE / 2).cast(), high);
+                    }
+                }
+            }
+            // Others see these bytes in the order of what is written after them.
+            _mm_sfence();
+        }
+        if !to.as_ptr().addr().is_multiple_of(LINE) {
+            return to.copy_from_slice(from);
+        }
+        let (from, _) = from.as_chunks();
+        let (to, _) = to.as_chunks_mut();
+        // SAFETY: `self` exists, so the processor has AVX2.
+        unsafe { turns(from, to) }
     }
 }
 

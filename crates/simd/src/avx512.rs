@@ -2,6 +2,7 @@
 //!
 //! Whatever needs no wider vectors is AVX2, compiled for these instructions.
 
+use crate::past::{AHEAD, LINE, TURN};
 use crate::{Avx2, Bytes, GROUP, Lanes, MOST, Masks, Vector, Work};
 use std::arch::x86_64::*;
 
@@ -31,6 +32,36 @@ impl Avx512 {
         }
         // SAFETY: `self` exists, so the processor has the features.
         unsafe { run(work, self) }
+    }
+
+    /// Copies whole turns to where a line begins: see [`crate::copy_past_caches`].
+    pub(crate) fn copy_past_caches(self, from: &[u8], to: &mut [u8]) {
+        #[target_feature(enable = "avx512f")]
+        fn turns(from: &[[u8; TURN]], to: &mut [[u8; TURN]]) {
+            for (i, (from_turn, to)) in from.iter().zip(to).enumerate() {
+                // Not what lies behind: it is of something else.
+                let ahead = from.get(i + AHEAD);
+                for line in (0..TURN).step_by(LINE) {
+                    if let Some(ahead) = ahead {
+                        _mm_prefetch::<_MM_HINT_NTA>(ahead.as_ptr().wrapping_add(line).cast());
+                    }
+                    let (from, to) = (from_turn.as_ptr().wrapping_add(line), to.as_mut_ptr());
+                    // SAFETY: a line of both turns; the load needs no alignment, and that of the target was looked at.
+                    unsafe {
+                        _mm512_stream_si512(to.add(line).cast(), _mm512_loadu_si512(from.cast()));
+                    }
+                }
+            }
+            // Others see these bytes in the order of what is written after them.
+            _mm_sfence();
+        }
+        if !to.as_ptr().addr().is_multiple_of(LINE) {
+            return to.copy_from_slice(from);
+        }
+        let (from, _) = from.as_chunks();
+        let (to, _) = to.as_chunks_mut();
+        // SAFETY: `self` exists, so the processor has AVX-512.
+        unsafe { turns(from, to) }
     }
 }
 

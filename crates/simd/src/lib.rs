@@ -49,6 +49,7 @@ mod choice;
 mod lanes;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod past;
 mod portable;
 #[cfg(test)]
 mod tests;
@@ -63,5 +64,6 @@ pub use choice::{VARIABLE, Vectors, complaint, dispatch};
 pub use lanes::{Lanes, MOST, Two};
 #[cfg(target_arch = "aarch64")]
 pub use neon::Neon;
+pub use past::copy_past_caches;
 pub use portable::Portable;
 pub use vector::{Vector, Work};

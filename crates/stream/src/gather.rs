@@ -21,6 +21,16 @@
 use std::ops::Range;
 use stead_core::{Bounds, Error, Result};
 
+/// What a thread copies at a time goes past the caches if it is so many bytes, in runs of so many: caches have no room for much more, and a
+/// run begins and ends within lines of a cache.
+const PAST: usize = 8 << 20;
+const LEAST_PAST: usize = 2 << 10;
+
+/// Whether a thread that copies so many bytes does so past the caches.
+pub(crate) fn is_past_caches(bytes: usize) -> bool {
+    bytes >= PAST
+}
+
 /// Bytes of a part of a block that is fetched. Each part is in memory several times on its way: where it is sent from, where it comes to,
 /// and with those that carry it.
 pub(crate) const PART: usize = 1 << 20;
@@ -179,7 +189,8 @@ impl Plan {
             64 => walk::<64>,
             _ => walk::<ANY>,
         };
-        walk(&self.loops, self.run, source, target);
+        let run = Run { len: self.run, past: is_past_caches(self.target_bytes) };
+        walk(&self.loops, run, source, target);
         Ok(self.bytes())
     }
 
@@ -262,11 +273,18 @@ fn shares(total: usize, n: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..n).map(move |i| (i * each + i.min(more), each + usize::from(i < more)))
 }
 
+/// How long a run is, and how it is copied.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    len: usize,
+    past: bool,
+}
+
 /// A run of no fixed length.
 const ANY: usize = 0;
 
 /// Copies what the loops say, from the beginning of both on.
-fn walk<const RUN: usize>(loops: &[Loop], run: usize, source: &[u8], target: &mut [u8]) {
+fn walk<const RUN: usize>(loops: &[Loop], run: Run, source: &[u8], target: &mut [u8]) {
     let Some((outer, rest)) = loops.split_first() else {
         return one::<RUN>(run, source, target);
     };
@@ -280,10 +298,10 @@ fn walk<const RUN: usize>(loops: &[Loop], run: usize, source: &[u8], target: &mu
 }
 
 #[inline(always)]
-fn one<const RUN: usize>(run: usize, source: &[u8], target: &mut [u8]) {
+fn one<const RUN: usize>(run: Run, source: &[u8], target: &mut [u8]) {
     if RUN == ANY {
-        if let (Some(to), Some(from)) = (target.get_mut(..run), source.get(..run)) {
-            move_run(from, to);
+        if let (Some(to), Some(from)) = (target.get_mut(..run.len), source.get(..run.len)) {
+            move_run(from, to, run.past);
         }
     } else if let (Some(to), Some(from)) =
         (target.first_chunk_mut::<RUN>(), source.first_chunk::<RUN>())
@@ -295,12 +313,16 @@ fn one<const RUN: usize>(run: usize, source: &[u8], target: &mut [u8]) {
 /// Copies a run. What is neither short nor long libraries copy by one instruction of the processor (`rep movsb`), which on some takes
 /// three times as long where the target begins a few bytes behind the source within a page: as rows of an array that lies in pages do,
 /// copied to one that lies behind what `malloc` keeps of it. Pieces as short as these are copied without it.
+///
+/// `past` caches goes what is part of so much ([`is_past_caches`]) that nobody will find it there.
 #[inline]
-fn move_run(from: &[u8], to: &mut [u8]) {
+pub(crate) fn move_run(from: &[u8], to: &mut [u8], past: bool) {
     const PIECE: usize = 2 << 10;
     const LONG: usize = 1 << 20;
     let behind = to.as_ptr().addr().wrapping_sub(from.as_ptr().addr()) % (4 << 10);
-    if (PIECE..LONG).contains(&to.len()) && (1..32).contains(&behind) {
+    if past && to.len() >= LEAST_PAST {
+        stead_simd::copy_past_caches(from, to);
+    } else if (PIECE..LONG).contains(&to.len()) && (1..32).contains(&behind) {
         to.chunks_mut(PIECE)
             .zip(from.chunks(PIECE))
             .for_each(|(to, from)| to.copy_from_slice(from));
@@ -415,6 +437,29 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_past_the_caches_is_what_was_there() {
+        let (rows, columns, element) = (1100, 2100, 8);
+        let whole = bounds(&[0, 0], &[rows, columns]);
+        let source = filled(&whole, element, 0);
+        let row = columns as usize * element;
+        // Runs of part of a row, and whole rows, which are one run.
+        for (first, n, left, wide) in [(3, 1000, 5, 2001), (1, 1098, 0, 2100)] {
+            let part = bounds(&[first, left], &[n, wide]);
+            let mut target = vec![0xA5; n as usize * wide as usize * element];
+            assert!(is_past_caches(target.len()));
+            assert_eq!(copy(&source, &whole, &mut target, &part, element).unwrap(), target.len());
+            let wide = wide as usize * element;
+            for (i, target) in target.chunks(wide).enumerate() {
+                let from = (first as usize + i) * row + left as usize * element;
+                assert!(*target == source[from..from + wide], "row {i} of {part}");
+            }
+        }
+        let mut target = vec![0; source.len()];
+        crate::threads::copy(&source, &mut target, 2, &std::sync::atomic::AtomicU64::new(0));
+        assert!(is_past_caches(source.len() / 2) && target == source);
+    }
+
+    #[test]
     fn dimensions_that_lie_together_are_one() {
         let run = |source: &Bounds, target: &Bounds| {
             let plan = Plan::new(source, target, 8).unwrap();
@@ -460,7 +505,7 @@ mod tests {
                 let mut to = vec![0xFF; len + 2 * page];
                 let apart = to.as_ptr().addr().wrapping_sub(from.as_ptr().addr());
                 let at = behind.wrapping_sub(apart) % page;
-                move_run(&from[..len], &mut to[at..at + len]);
+                move_run(&from[..len], &mut to[at..at + len], false);
                 assert!(to[at..at + len] == from[..len], "{len} bytes, {behind} behind");
                 assert!(to[..at].iter().chain(&to[at + len..]).all(|b| *b == 0xFF));
             }

@@ -1,6 +1,6 @@
 //! How many threads copy, and bytes that several of them copy.
 
-use crate::report;
+use crate::{gather, report};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -29,12 +29,13 @@ pub(crate) fn of_use(bytes: usize, asked: usize, processes: usize) -> usize {
 pub(crate) fn copy(from: &[u8], to: &mut [u8], threads: usize, time: &AtomicU64) {
     // One run for each, of whole pages: long ones are not taken into caches on the way.
     let share = from.len().div_ceil(threads.max(1)).next_multiple_of(1 << 12).max(1 << 12);
+    let past = gather::is_past_caches(share);
     let parts = Mutex::new(to.chunks_mut(share).zip(from.chunks(share)));
     let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || {
         report::timed(share.min(from.len()), time, || {
             while let Some((to, from)) = next() {
-                to.copy_from_slice(from);
+                gather::move_run(from, to, past);
             }
         });
     };
