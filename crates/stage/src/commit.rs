@@ -20,15 +20,20 @@ pub(crate) const SYNC_EACH: usize = 16;
 pub(crate) struct Touched {
     few: HashMap<PathBuf, Folder>,
     many: HashMap<u64, Folder>,
+    /// The last one: files of a folder come in a row.
+    last: PathBuf,
 }
 
 impl Touched {
     /// # Errors
     /// System errors.
     pub(crate) fn note(&mut self, folder: &Folder) -> Result<()> {
-        if self.few.contains_key(folder.shown()) {
+        if self.last.as_os_str() == folder.shown().as_os_str()
+            || self.few.contains_key(folder.shown())
+        {
             return Ok(());
         }
+        self.last = folder.shown().to_owned();
         if self.many.is_empty() && self.few.len() < SYNC_EACH {
             self.few.insert(folder.shown().to_owned(), folder.clone());
             return Ok(());
@@ -51,6 +56,7 @@ impl Touched {
     /// # Errors
     /// System errors.
     pub(crate) fn sync(&mut self) -> Result<()> {
+        self.last = PathBuf::new();
         self.few.drain().try_for_each(|(_, folder)| sync_names(&folder))?;
         let many: Vec<Folder> = self.many.drain().map(|(_, folder)| folder).collect();
         sync_all(&many)

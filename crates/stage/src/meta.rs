@@ -20,11 +20,12 @@ use stead_store::{FileTime, Folder, Meta};
 /// System errors, with this path.
 pub(crate) fn give(from: impl AsFd, meta: &Meta, to: impl AsFd, shown: &Path) -> Result<()> {
     let failed = |e: Errno| Error::io("copy the attributes of", shown, e.into());
-    let mode = give_owner(meta, &to, shown)?;
+    let mut rights = give_owner(meta, &to, shown)?;
     for (name, value) in attributes_of(from).map_err(failed)? {
         set(&to, &name, &value).map_err(failed)?;
+        rights.has = None;
     }
-    give_mode_and_times(meta, mode, to, shown)
+    give_mode_and_times(meta, rights, to, shown)
 }
 
 /// The same, of a file of another node, with the attributes that this has told.
@@ -37,22 +38,32 @@ pub(crate) fn give_told(
     to: impl AsFd,
     shown: &Path,
 ) -> Result<()> {
-    let mode = give_owner(meta, &to, shown)?;
+    let mut rights = give_owner(meta, &to, shown)?;
     for (name, value) in attributes {
         let name = CString::new(name.clone().os().into_encoded_bytes());
         let name = name.map_err(|_| Error::format("an attribute with a zero in its name"))?;
         set(&to, &name, &value.0)
             .map_err(|e| Error::io("copy the attributes of", shown, e.into()))?;
+        rights.has = None;
     }
-    give_mode_and_times(meta, mode, to, shown)
+    give_mode_and_times(meta, rights, to, shown)
+}
+
+/// Modes of a file that is given one.
+struct Rights {
+    /// That it is to have.
+    wanted: u32,
+    /// That it has; none where it may have changed: a new owner takes bits of it, and an attribute may set it.
+    has: Option<u32>,
 }
 
 /// Gives it the owner and the group, as far as the system lets this process do so; the mode that it may have then.
-fn give_owner(meta: &Meta, to: impl AsFd, shown: &Path) -> Result<u32> {
+fn give_owner(meta: &Meta, to: impl AsFd, shown: &Path) -> Result<Rights> {
     let failed = |doing: &str, e: Errno| Error::io(doing, shown, e.into());
     let mut mode = meta.mode;
     let own = Meta::of_file(&to).map_err(|e| Error::io("look at", shown, e))?;
-    if (own.uid, own.gid) != (meta.uid, meta.gid) {
+    let is_theirs = (own.uid, own.gid) == (meta.uid, meta.gid);
+    if !is_theirs {
         let ids = (Some(Uid::from_raw(meta.uid)), Some(Gid::from_raw(meta.gid)));
         match rustix::fs::fchown(&to, ids.0, ids.1) {
             Ok(()) => {}
@@ -64,13 +75,17 @@ fn give_owner(meta: &Meta, to: impl AsFd, shown: &Path) -> Result<u32> {
             Err(e) => return Err(failed("give an owner to", e)),
         }
     }
-    Ok(mode)
+    Ok(Rights { wanted: mode, has: is_theirs.then_some(own.mode) })
 }
 
-fn give_mode_and_times(meta: &Meta, mode: u32, to: impl AsFd, shown: &Path) -> Result<()> {
+fn give_mode_and_times(meta: &Meta, rights: Rights, to: impl AsFd, shown: &Path) -> Result<()> {
     let failed = |doing: &str, e: Errno| Error::io(doing, shown, e.into());
-    let own = Meta::of_file(&to).map_err(|e| Error::io("look at", shown, e))?;
-    let given = match own.mode == mode {
+    let mode = rights.wanted;
+    let has = match rights.has {
+        Some(has) => has,
+        None => Meta::of_file(&to).map_err(|e| Error::io("look at", shown, e))?.mode,
+    };
+    let given = match has == mode {
         true => Ok(()),
         false => rustix::fs::fchmod(&to, Mode::from_raw_mode(mode)),
     };

@@ -152,7 +152,9 @@ impl Stock {
     pub(crate) fn reclaim(&self, board: &Board<Shared>, moment: Moment) -> bool {
         let mut kept = self.kept();
         let before = (kept.past.len(), board.used());
-        kept.past.retain(|of| board.is_there(of.step) || Arc::strong_count(&of.pieces) > 1);
+        let there = board.there();
+        let is_there = |step: u64| there.binary_search(&step).is_ok();
+        kept.past.retain(|of| is_there(of.step) || Arc::strong_count(&of.pieces) > 1);
         if moment != Moment::Beside {
             kept.is_within = moment == Moment::Within;
         }

@@ -602,7 +602,8 @@ impl Writer {
     fn reclaim(&mut self, moment: Moment) -> bool {
         let board = &self.party.board;
         if let Some(recorder) = &self.recorder {
-            recorder.forget(|step| board.is_there(step));
+            let there = board.there();
+            recorder.forget(|step| there.binary_search(&step).is_ok());
         }
         let any = self.stock.reclaim(board, moment);
         if any

@@ -244,9 +244,14 @@ impl<W: Words> Board<W> {
 
     /// The oldest step from which on all that are complete are there: one that somebody looks at may stay when those after it have gone.
     pub(crate) fn oldest(&self) -> u64 {
-        let complete = self.get(COMPLETE);
-        let there = |step: &u64| self.complete_slot_of(*step).is_some();
-        (0..complete).rev().take_while(there).last().unwrap_or(complete)
+        let mut oldest = self.get(COMPLETE);
+        for step in self.steps().into_iter().rev() {
+            if step + 1 < oldest {
+                break;
+            }
+            oldest = oldest.min(step);
+        }
+        oldest
     }
 
     /// Steps that are there and complete, in order.
@@ -256,7 +261,16 @@ impl<W: Words> Board<W> {
         steps
     }
 
+    /// All steps that have not gone yet, complete or not, in order: for who asks of many.
+    pub(crate) fn there(&self) -> Vec<u64> {
+        let mut steps: Vec<u64> =
+            (0..self.used_slots()).filter_map(|slot| self.step_in(slot)).collect();
+        steps.sort_unstable();
+        steps
+    }
+
     /// True of a step that has not gone yet, complete or not.
+    #[cfg(test)]
     pub(crate) fn is_there(&self, step: u64) -> bool {
         self.slot_of(step).is_some()
     }

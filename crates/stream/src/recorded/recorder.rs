@@ -403,10 +403,12 @@ impl Thread {
         let before = self.board.first_in_memory().min(spilled.unwrap_or(u64::MAX));
         let mut state = self.desk.state();
         let closing = state.closing;
-        let gone = state.forget(|step| self.board.is_there(step));
+        let there = self.board.there();
+        let is_there = |step: u64| there.binary_search(&step).is_ok();
+        let gone = state.forget(is_there);
         let is_wanted = |job: &Job| {
             spilled.is_some_and(|step| step <= job.step)
-                && self.board.is_there(job.step)
+                && is_there(job.step)
                 && self.board.is_due(job.step, ended)
         };
         let taken = self.board.files();
