@@ -29,6 +29,7 @@ use crate::unnamed::Unnamed;
 use crate::up;
 use crate::work::{self, Carries, Carry, stops_all};
 use files::Found;
+use naming::Unsettled;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,7 +55,7 @@ const BACK_OFF: Duration = Duration::from_millis(200);
 /// So often at most somebody waits for a single name.
 const MOST_WAITS: u64 = 20;
 /// Folders of the files of a batch, which are open all at once.
-const BATCH_FOLDERS: usize = 26;
+const BATCH_FOLDERS: usize = 20;
 /// Files of so many bytes are small.
 const SMALL: u64 = 128 << 10;
 /// What was seen of other transfers counts for no more than so many seconds of this one.
@@ -156,6 +157,7 @@ struct Way<'a> {
     waits: AtomicU64,
     /// A device has failed to write: each file is made durable by itself, so that it is known which one was lost.
     each: AtomicBool,
+    unsettled: Mutex<Option<Unsettled>>,
     clones: AtomicBool,
     unnamed: Unnamed,
     serve: Serve,
@@ -233,6 +235,7 @@ impl Drive<'_> {
             tasks,
             waits: AtomicU64::new(0),
             each: AtomicBool::new(false),
+            unsettled: Mutex::new(None),
             clones: AtomicBool::new(true),
             unnamed: Unnamed::new(),
             serve: Serve::new(false),
@@ -560,6 +563,14 @@ impl Way<'_> {
                     let thread = std::thread::Builder::new();
                     readying = thread.spawn_scoped(scope, move || next(from)).ok();
                 }
+                if !self.is_quick(&ready.copies) {
+                    // Those before it are not to wait so long to be done.
+                    let mut before = committing.take();
+                    committing =
+                        Some(scope.spawn(move || {
+                            join(&mut before).and_then(|()| self.settle_rest(again))
+                        }));
+                }
                 let (copies, sync_each, stopped) = match self.copy(ready.copies) {
                     Ok(copied) => copied,
                     Err(e) => break Err(e),
@@ -573,7 +584,7 @@ impl Way<'_> {
                 }
                 committing = Some(scope.spawn(move || {
                     let watch = Watch::start();
-                    let named = self.commit(&copies, sync_each, again);
+                    let named = self.commit(copies, sync_each, again);
                     self.rates().names = watch.seconds();
                     named
                 }));
@@ -581,8 +592,16 @@ impl Way<'_> {
                     break Err(e);
                 }
             };
-            join(&mut committing).and(ended)
+            let joined = join(&mut committing);
+            // Also of what was stopped: what has its name is done.
+            let settled = self.settle_rest(again);
+            joined.and(settled).and(ended)
         })
+    }
+
+    /// True of a batch that is copied in next to no time.
+    fn is_quick(&self, copies: &Carries) -> bool {
+        are_small(copies) && !self.gentle && !self.limiter.is_bound() && !self.is_remote()
     }
 
     /// What brings the files of a batch; nothing of it is brought yet.

@@ -9,11 +9,30 @@ use crate::work::{self, Carries, Carry, stops_all};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use stead_core::{Error, Result};
 
 /// A thread has so many names to give at least.
 const NAMES_EACH: usize = 64;
+
+/// Files of a batch that have their names, of which nobody knows yet whether they are durable: the next batch makes them so with its own files,
+/// by one and the same question to the system.
+pub(super) struct Unsettled {
+    copies: Carries,
+    /// Which of them have their names.
+    named: Vec<usize>,
+    touched: Touched,
+}
+
+impl Unsettled {
+    fn named(&self) -> Vec<&dyn Carry> {
+        some_of(&self.copies, &self.named)
+    }
+}
+
+fn some_of<'c>(copies: &'c Carries, which: &[usize]) -> Vec<&'c dyn Carry> {
+    which.iter().filter_map(|i| copies.get(*i)).map(|copy| &**copy).collect()
+}
 
 impl Way<'_> {
     fn mark(&self, copy: &dyn Carry) -> Result<()> {
@@ -45,18 +64,19 @@ impl Way<'_> {
         self.d.journal.done(self.d.id, &[], &[(item, &e)])
     }
 
-    /// Makes files of copies: all are durable before the first one gets its name.
+    /// Makes files of copies: all are durable before the first one gets its name. That those are so is seen to by the next batch, or by
+    /// [`Way::settle_rest`].
     pub(super) fn commit(
         &self,
-        copies: &Carries,
+        copies: Carries,
         synced: bool,
         again: &Mutex<Vec<(Item, Error)>>,
     ) -> Result<()> {
         let mut whole = Vec::with_capacity(copies.len());
         let mut stopped = None;
-        for copy in copies {
+        for (i, copy) in copies.iter().enumerate() {
             let Some(e) = copy.track().take_error() else {
-                whole.push(&**copy);
+                whole.push(i);
                 continue;
             };
             copy.track().take_back(&self.bytes, &self.kept);
@@ -70,36 +90,120 @@ impl Way<'_> {
                 self.put_off(copy.track().item(), e, again)?;
             }
         }
-        let named = self.name(&whole, synced, again);
-        if named.is_err() {
-            // Those that have their names have no other one any more.
-            whole.iter().for_each(|copy| self.abandon(*copy));
-        }
+        let named = match self.name(&copies, &whole, synced, again) {
+            Ok((named, touched, not)) => {
+                let unsettled = Unsettled { copies, named, touched };
+                let settled = match self.waits_for_next(synced) {
+                    true => {
+                        *self.unsettled() = Some(unsettled);
+                        Ok(())
+                    }
+                    false => self.settle_alone(unsettled, again),
+                };
+                settled.and(not.map_or(Ok(()), Err))
+            }
+            Err(e) => {
+                // Those that have their names have no other one any more.
+                some_of(&copies, &whole).into_iter().for_each(|copy| self.abandon(copy));
+                Err(e)
+            }
+        };
         named.and(stopped.map_or(Ok(()), Err))
     }
 
-    fn name(
+    fn unsettled(&self) -> MutexGuard<'_, Option<Unsettled>> {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if names of a batch are made durable with what comes next.
+    fn waits_for_next(&self, synced: bool) -> bool {
+        self.is_durable() && !synced && !self.each.load(Ordering::Relaxed)
+    }
+
+    /// Makes names durable that no other batch has made so.
+    ///
+    /// # Errors
+    /// As [`Way::finish_named`]; those of the system.
+    pub(super) fn settle_rest(&self, again: &Mutex<Vec<(Item, Error)>>) -> Result<()> {
+        let rest = self.unsettled().take();
+        rest.map_or(Ok(()), |rest| self.settle_alone(rest, again))
+    }
+
+    fn settle_alone(
         &self,
-        whole: &[&dyn Carry],
-        synced: bool,
+        mut unsettled: Unsettled,
         again: &Mutex<Vec<(Item, Error)>>,
     ) -> Result<()> {
-        let durable = self.is_durable();
-        if durable
-            && !synced
-            && !whole.is_empty()
-            && let Err(e) = self.sync_together(whole)
+        let are_many = unsettled.touched.are_many();
+        if self.is_durable()
+            && let Err(e) = unsettled.touched.sync()
         {
-            if !copy::may_pass(&e) {
+            // A folder is not asked twice: the system tells it once.
+            if !are_many || !copy::may_pass(&e) {
                 return Err(e);
             }
-            return self.lost(whole, &e, again);
+            self.sync_folders(&unsettled.named())?;
         }
-        self.note_made(whole)?;
+        self.finish_named(&unsettled.named(), again)
+    }
+
+    /// Their names are durable: in a move their sources go, and that they are done is written down.
+    fn finish_named(&self, named: &[&dyn Carry], again: &Mutex<Vec<(Item, Error)>>) -> Result<()> {
+        let mut left = Vec::new();
+        if self.d.known.request.action == Action::Move {
+            for (copy, gone) in named.iter().zip(self.of_each(named, |copy| copy.leave())) {
+                match gone {
+                    Ok(()) => left.push(*copy),
+                    Err(e) => {
+                        let item = copy.track().item();
+                        self.d.journal.set_replaces(self.d.id, item.n)?;
+                        copy.track().take_back(&self.bytes, &self.kept);
+                        self.files.fetch_sub(1, Ordering::Relaxed);
+                        self.put_off(&replacing(item), e, again)?;
+                    }
+                }
+            }
+        } else {
+            left.extend_from_slice(named);
+        }
+        let items: Vec<&Item> = left.iter().map(|copy| copy.track().item()).collect();
+        self.d.journal.done(self.d.id, &items, &[])
+    }
+
+    /// Gives them their names. Which have theirs, the folders of these, and what stops all that comes after.
+    fn name(
+        &self,
+        copies: &Carries,
+        which: &[usize],
+        synced: bool,
+        again: &Mutex<Vec<(Item, Error)>>,
+    ) -> Result<(Vec<usize>, Touched, Option<Error>)> {
+        let (durable, whole) = (self.is_durable(), some_of(copies, which));
+        let before = self.unsettled().take();
+        if durable && !synced && !whole.is_empty() {
+            let together = self.sync_together(&whole, before.as_ref());
+            if let Some(before) = before {
+                if together.is_err() {
+                    self.sync_folders(&before.named())?;
+                }
+                self.finish_named(&before.named(), again)?;
+            }
+            if let Err(e) = together {
+                if !copy::may_pass(&e) {
+                    return Err(e);
+                }
+                self.lost(&whole, &e, again)?;
+                return Ok((Vec::new(), Touched::default(), None));
+            }
+        } else if let Some(before) = before {
+            self.settle_alone(before, again)?;
+        }
+        self.note_made(&whole)?;
         let mut touched = Touched::default();
         let mut stopped = None;
         let mut done = Vec::with_capacity(whole.len());
-        for (copy, named) in whole.iter().zip(self.of_each(whole, |copy| copy.name())) {
+        let named = self.of_each(&whole, |copy| copy.name());
+        for ((i, copy), named) in which.iter().zip(&whole).zip(named) {
             match named {
                 Ok(()) => {
                     match copy.folder() {
@@ -109,7 +213,7 @@ impl Way<'_> {
                         }
                         folder => folder.map_or(Ok(()), |folder| touched.note(folder))?,
                     }
-                    done.push(*copy);
+                    done.push(*i);
                 }
                 Err(e) => {
                     if !copy.keeps(&e) {
@@ -125,34 +229,7 @@ impl Way<'_> {
                 }
             }
         }
-        let are_many = touched.are_many();
-        if durable && let Err(e) = touched.sync() {
-            // A folder is not asked twice: the system tells it once.
-            if !are_many || !copy::may_pass(&e) {
-                return Err(e);
-            }
-            self.sync_folders(&done)?;
-        }
-        let mut left = Vec::new();
-        if self.d.known.request.action == Action::Move {
-            for (copy, gone) in done.iter().zip(self.of_each(&done, |copy| copy.leave())) {
-                match gone {
-                    Ok(()) => left.push(*copy),
-                    Err(e) => {
-                        let item = copy.track().item();
-                        self.d.journal.set_replaces(self.d.id, item.n)?;
-                        copy.track().take_back(&self.bytes, &self.kept);
-                        self.files.fetch_sub(1, Ordering::Relaxed);
-                        self.put_off(&replacing(item), e, again)?;
-                    }
-                }
-            }
-        } else {
-            left = done;
-        }
-        let items: Vec<&Item> = left.iter().map(|copy| copy.track().item()).collect();
-        self.d.journal.done(self.d.id, &items, &[])?;
-        stopped.map_or(Ok(()), Err)
+        Ok((done, touched, stopped))
     }
 
     /// Does something with the names of these, of many by several threads: folders take in names by themselves.
@@ -178,15 +255,17 @@ impl Way<'_> {
         folders.filter(|folder| synced.insert(folder.shown())).try_for_each(commit::sync_names)
     }
 
-    /// Makes files durable that nobody has made so by themselves.
-    fn sync_together(&self, whole: &[&dyn Carry]) -> Result<()> {
+    /// Makes files durable that nobody has made so by themselves, and with them the names that were given before.
+    fn sync_together(&self, whole: &[&dyn Carry], before: Option<&Unsettled>) -> Result<()> {
         // The system tells of what it could not write once: whoever asked then, for another batch, has had the answer for this one, too.
         if self.each.load(Ordering::Relaxed) {
             let lost = std::io::Error::from(rustix::io::Errno::IO);
             return Err(Error::io("sync", self.target_shown(), lost));
         }
         let mut folders = Touched::default();
-        whole.iter().filter_map(|copy| copy.folder()).try_for_each(|f| folders.note(f))?;
+        let before = before.map(Unsettled::named).unwrap_or_default();
+        let all = whole.iter().chain(&before).filter_map(|copy| copy.folder());
+        all.into_iter().try_for_each(|folder| folders.note(folder))?;
         // And only to who had it open before: this was, before any file of it was written.
         folders.sync_files(self.target.as_ref().and_then(|side| side.base.folder().ok()))
     }
