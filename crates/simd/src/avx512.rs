@@ -35,12 +35,12 @@ impl Avx512 {
     }
 
     /// Copies whole turns to where a line begins: see [`crate::copy_past_caches`].
-    pub(crate) fn copy_past_caches(self, from: &[u8], to: &mut [u8]) {
+    pub(crate) fn copy_past_caches(self, from: &[u8], to: &mut [u8], then: &[u8]) {
         #[target_feature(enable = "avx512f")]
-        fn turns(from: &[[u8; TURN]], to: &mut [[u8; TURN]]) {
+        fn turns(from: &[[u8; TURN]], to: &mut [[u8; TURN]], then: &[[u8; TURN]]) {
             for (i, (from_turn, to)) in from.iter().zip(to).enumerate() {
                 // Not what lies behind: it is of something else.
-                let ahead = from.get(i + AHEAD);
+                let ahead = from.get(i + AHEAD).or_else(|| then.get(i + AHEAD - from.len()));
                 for line in (0..TURN).step_by(LINE) {
                     if let Some(ahead) = ahead {
                         _mm_prefetch::<_MM_HINT_NTA>(ahead.as_ptr().wrapping_add(line).cast());
@@ -60,8 +60,9 @@ impl Avx512 {
         }
         let (from, _) = from.as_chunks();
         let (to, _) = to.as_chunks_mut();
+        let (then, _) = then.as_chunks();
         // SAFETY: `self` exists, so the processor has AVX-512.
-        unsafe { turns(from, to) }
+        unsafe { turns(from, to, then) }
     }
 }
 

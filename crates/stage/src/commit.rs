@@ -33,16 +33,21 @@ impl Touched {
         {
             return Ok(());
         }
-        self.last = folder.shown().to_owned();
         if self.many.is_empty() && self.few.len() < SYNC_EACH {
             self.few.insert(folder.shown().to_owned(), folder.clone());
             return Ok(());
         }
-        // Each is an open file, of which a process may have few.
-        let few: Vec<Folder> = self.few.drain().map(|(_, folder)| folder).collect();
-        for folder in few.iter().chain([folder]) {
-            self.many.entry(folder.own_meta()?.dev).or_insert_with(|| folder.clone());
+        let last = folder.shown().to_owned();
+        let mut many = Vec::new();
+        for folder in self.few.values().chain([folder]) {
+            many.push((folder.own_meta()?.dev, folder.clone()));
         }
+        // Each is an open file, of which a process may have few.
+        self.few.clear();
+        for (device, folder) in many {
+            self.many.entry(device).or_insert(folder);
+        }
+        self.last = last;
         Ok(())
     }
 

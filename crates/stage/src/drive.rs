@@ -563,13 +563,12 @@ impl Way<'_> {
                     let thread = std::thread::Builder::new();
                     readying = thread.spawn_scoped(scope, move || next(from)).ok();
                 }
-                if !self.is_quick(&ready.copies) {
+                if !self.is_quick(&ready.copies)
+                    && let Some(before) = committing.take()
+                {
                     // Those before it are not to wait so long to be done.
-                    let mut before = committing.take();
-                    committing =
-                        Some(scope.spawn(move || {
-                            join(&mut before).and_then(|()| self.settle_rest(again))
-                        }));
+                    let settle = move || join(&mut Some(before)).and(self.settle_rest(again));
+                    committing = Some(scope.spawn(settle));
                 }
                 let (copies, sync_each, stopped) = match self.copy(ready.copies) {
                     Ok(copied) => copied,

@@ -288,6 +288,17 @@ fn walk<const RUN: usize>(loops: &[Loop], run: Run, source: &[u8], target: &mut 
     let Some((outer, rest)) = loops.split_first() else {
         return one::<RUN>(run, source, target);
     };
+    if RUN == ANY && rest.is_empty() && run.past && run.len >= LEAST_PAST {
+        let mut from = source;
+        for to in target.chunks_mut(outer.target).take(outer.times) {
+            let then = from.get(outer.source..).unwrap_or_default();
+            if let (Some(to), Some(from)) = (to.get_mut(..run.len), from.get(..run.len)) {
+                stead_simd::copy_past_caches(from, to, then);
+            }
+            from = then;
+        }
+        return;
+    }
     // A chunk for each time; the last one ends with its array.
     let steps = target.chunks_mut(outer.target).zip(source.chunks(outer.source)).take(outer.times);
     if rest.is_empty() {
@@ -317,11 +328,12 @@ fn one<const RUN: usize>(run: Run, source: &[u8], target: &mut [u8]) {
 /// `past` caches goes what is part of so much ([`is_past_caches`]) that nobody will find it there.
 #[inline]
 pub(crate) fn move_run(from: &[u8], to: &mut [u8], past: bool) {
+    debug_assert_eq!(from.len(), to.len());
     const PIECE: usize = 2 << 10;
     const LONG: usize = 1 << 20;
     let behind = to.as_ptr().addr().wrapping_sub(from.as_ptr().addr()) % (4 << 10);
     if past && to.len() >= LEAST_PAST {
-        stead_simd::copy_past_caches(from, to);
+        stead_simd::copy_past_caches(from, to, &[]);
     } else if (PIECE..LONG).contains(&to.len()) && (1..32).contains(&behind) {
         to.chunks_mut(PIECE)
             .zip(from.chunks(PIECE))

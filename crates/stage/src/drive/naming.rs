@@ -93,7 +93,7 @@ impl Way<'_> {
         let named = match self.name(&copies, &whole, synced, again) {
             Ok((named, touched, not)) => {
                 let unsettled = Unsettled { copies, named, touched };
-                let settled = match self.waits_for_next(synced) {
+                let settled = match self.waits_for_next(&unsettled, synced) {
                     true => {
                         *self.unsettled() = Some(unsettled);
                         Ok(())
@@ -115,9 +115,11 @@ impl Way<'_> {
         self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if names of a batch are made durable with what comes next.
-    fn waits_for_next(&self, synced: bool) -> bool {
-        self.is_durable() && !synced && !self.each.load(Ordering::Relaxed)
+    /// True if names of a batch are made durable with what comes next: those that would be with their whole file system in any case. Of few
+    /// folders each is, which means more on file systems whose server keeps the names.
+    fn waits_for_next(&self, unsettled: &Unsettled, synced: bool) -> bool {
+        let whole = unsettled.touched.are_many();
+        self.is_durable() && whole && !synced && !self.each.load(Ordering::Relaxed)
     }
 
     /// Makes names durable that no other batch has made so.

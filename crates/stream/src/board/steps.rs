@@ -270,7 +270,7 @@ impl<W: Words> Board<W> {
     }
 
     /// True of a step that has not gone yet, complete or not.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "shuttle"))]
     pub(crate) fn is_there(&self, step: u64) -> bool {
         self.slot_of(step).is_some()
     }
