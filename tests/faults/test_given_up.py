@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -53,6 +54,21 @@ class Node:
         """Waits until something of a transfer is there."""
         until(lambda: runner.poll() is not None or any(self.at.joinpath("to").rglob(what)))
         assert runner.poll() is None, runner.communicate()
+
+    def holds(self, runner: subprocess.Popen) -> None:
+        """Stops it where it has the journal not locked, for which others would wait."""
+        journal = sqlite3.connect(self.state / "transfers.db", timeout=0, isolation_level=None)
+        deadline = time.monotonic() + 60
+        while True:
+            stopped(runner)
+            try:
+                journal.execute("BEGIN IMMEDIATE")
+                journal.execute("ROLLBACK")
+                return journal.close()
+            except sqlite3.OperationalError:
+                assert time.monotonic() < deadline
+            runner.send_signal(signal.SIGCONT)
+            time.sleep(0.01)
 
     def tidy(self, files: dict[str, bytes]) -> int:
         """Nothing is there that is not whole; gives how many files are."""
@@ -161,7 +177,7 @@ def test_of_one_that_was_killed_the_asker_removes_what_there_is(node, files):
 def test_the_one_that_is_asked_is_killed_before_it_hears(node, files):
     runner = slow(node)
     node.moves(runner)
-    stopped(runner)
+    node.holds(runner)
     askers = []
     for _ in range(2):
         askers.append(node.begin("--cancel", 1))
@@ -185,7 +201,7 @@ def test_the_one_that_is_asked_is_killed_before_it_hears(node, files):
 def test_what_was_asked_holds_if_the_asker_is_killed(node, files):
     runner = slow(node)
     node.moves(runner)
-    stopped(runner)
+    node.holds(runner)
     asker = node.begin("--cancel", 1)
     until(lambda: node.lock(1).stat().st_size > 0)
     asker.kill()
@@ -200,7 +216,7 @@ def test_what_was_asked_holds_if_the_asker_is_killed(node, files):
 def test_what_was_asked_of_one_that_was_killed_is_forgotten(node, files):
     runner = slow(node, "50MiB")
     node.moves(runner)
-    stopped(runner)
+    node.holds(runner)
     asker = node.begin("--cancel", 1)
     until(lambda: node.lock(1).stat().st_size > 0)
     asker.kill()
@@ -216,7 +232,7 @@ def test_another_process_waits(node, files):
     runner = slow(node, "50MiB")
     node.moves(runner)
     # It does not end before they have been seen to wait.
-    stopped(runner)
+    node.holds(runner)
     waits = [node.begin("--wait", 1), node.begin("--here", "--wait", 1)]
     with pytest.raises(library.TimedOutError, match="goes on"):
         library.wait_transfer(1, 0.2, state=node.state)
