@@ -40,7 +40,8 @@ impl Problem {
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
-  tidy   layer table, file length, banned calls, stray files, docs, licences, the C header
+  tidy   layer table, file length, banned calls, stray files, docs, licences, the C header,
+         the lock file of the fuzz targets
   header [--check]  write the headers in include from crates/capi, or say whether they are stale
   deps   the default build of stead-cli links no MPI, HDF5 or NetCDF";
 
@@ -93,7 +94,17 @@ fn tidy() -> Result<Vec<Problem>, String> {
     problems.extend(sources::check(&files));
     problems.extend(docs::check(&workspace, &files));
     problems.extend(header::check(&root)?);
+    problems.extend(fuzz_lock(&root));
     Ok(problems)
+}
+
+/// The fuzz targets are a workspace of their own, whose lock file nobody's build brings up to date.
+fn fuzz_lock(root: &Path) -> Option<Problem> {
+    let asked =
+        ["metadata", "--format-version", "1", "--locked", "--manifest-path", "fuzz/Cargo.toml"];
+    let said = output(cargo().args(asked), root).err()?;
+    let hint = "if it is old, run: cargo metadata --manifest-path fuzz/Cargo.toml >/dev/null";
+    Some(Problem::new("fuzz/Cargo.lock", format!("{said}; {hint}")))
 }
 
 fn deps() -> Result<Vec<Problem>, String> {
