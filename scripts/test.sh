@@ -19,6 +19,8 @@ logs=$BUILD/logs
 mkdir -p "$logs"
 summary=()
 failed=0
+# Logs of steps that have failed.
+wrong=()
 beside=(--numprocesses auto --maxprocesses 8 --dist worksteal)
 
 # step NAME COMMAND...: runs it, keeps its output, notes how it ended. Later steps run in any case.
@@ -28,7 +30,7 @@ step() {
   log=$logs/${name//[^a-z0-9]/-}.log
   say "$name: $*"
   start=$SECONDS
-  if "$@" 2>&1 | tee "$log"; then result=ok; else result=FAILED failed=$((failed + 1)); fi
+  if "$@" 2>&1 | tee "$log"; then result=ok; else result=FAILED failed=$((failed + 1)) wrong+=("$log"); fi
   note=$(count "$log")
   summary+=("$(printf '%-8s %-22s %5d s   %s' "$result" "$name" $((SECONDS - start)) "$note")")
 }
@@ -62,7 +64,7 @@ aside() {
 gather() {
   local name=$1 result=ok log=$logs/${1//[^a-z0-9]/-}.log
   say "$name"
-  wait "${aside_pid[$name]}" || result=FAILED failed=$((failed + 1))
+  wait "${aside_pid[$name]}" || { result=FAILED failed=$((failed + 1)) wrong+=("$log"); }
   unset "aside_pid[$name]"
   cat "$log"
   summary+=("$(printf '%-8s %-22s %5d s   %s' "$result" "$name" "$(cat "$log.took")" "$(count "$log"), beside others")")
@@ -74,6 +76,18 @@ tell() {
   say "summary"
   printf '%s\n' "${summary[@]}"
   [ "$failed" = 0 ] || printf '\n%d step(s) failed; their output is in .build/logs\n' "$failed"
+  local log
+  for log in "${wrong[@]}"; do
+    printf '\n%s:\n' "${log#"$ROOT/"}"
+    reasons "$log"
+  done
+}
+
+# Why a step has failed, as far as that shows: what programs for tests and compilers mark as errors, or else its end. A test may fail for the
+# reason that it wants to see, so that the last ones count.
+reasons() {
+  local marked='^(E  |FAILED |ERROR |error|test .* FAILED$|thread .* panicked at )'
+  grep -aE -A1 "$marked" "$1" | cut -c1-300 | tail -n 40 | grep . || tail -n 10 "$1" | cut -c1-300
 }
 
 # How many tests a log tells of, skipped ones named, and sections of a benchmark, of which some need what is not installed.

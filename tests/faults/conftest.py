@@ -17,6 +17,16 @@ sys.path.append(str(ROOT / "tests" / "c"))
 from building import Installed, install  # noqa: E402
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Of a test that has failed, what the system has said last: it knows more of its disks and file systems than any program is told."""
+    report = yield
+    if report.failed and os.geteuid() == 0:
+        said = subprocess.run(["dmesg", "--ctime"], capture_output=True, text=True).stdout.splitlines()
+        report.sections.append(("the last that the system has said", "\n".join(said[-40:])))
+    return report
+
+
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory) -> dict[str, list]:
     """For each face a command."""
