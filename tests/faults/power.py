@@ -11,6 +11,7 @@ answer is a JSON object of what has happened since the last line.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
@@ -86,6 +87,9 @@ class Volatile(Disk):
             rng.shuffle(left)
         image = bytearray(self.durable)
         self.keep(left, image)
+        # A new file: what was mounted of the last one may still be on its way out, and write to that.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
         with open(path, "wb") as file:
             file.write(image)
 
