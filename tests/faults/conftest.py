@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -22,8 +23,10 @@ def pytest_runtest_makereport(item, call):
     """Of a test that has failed, what the system has said last: it knows more of its disks and file systems than any program is told."""
     report = yield
     if report.failed and os.geteuid() == 0:
-        said = subprocess.run(["dmesg", "--ctime"], capture_output=True, text=True).stdout.splitlines()
-        report.sections.append(("the last that the system has said", "\n".join(said[-40:])))
+        # Why the test has failed is told where there is no such program, too.
+        with contextlib.suppress(OSError):
+            said = subprocess.run(["dmesg", "--ctime"], capture_output=True, text=True).stdout.splitlines()
+            report.sections.append(("the last that the system has said", "\n".join(said[-40:])))
     return report
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -109,8 +108,7 @@ def test_a_disk_that_becomes_full(stead, mounted, tmp_path):
 def not_shared(*paths: Path) -> list[str]:
     """Extents that no other file has, as the file system tells: how much is free tells less, as some of it comes and goes with what is noted of it."""
     os.sync()
-    filefrag = shutil.which("filefrag") or "/usr/sbin/filefrag"
-    said = subprocess.run([filefrag, "-v", *paths], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(["filefrag", "-v", *paths], capture_output=True, text=True, check=True).stdout
     extents = [line for line in said.splitlines() if re.match(r"\s*\d+:", line)]
     assert len(extents) >= len(paths), said
     return [line for line in extents if "shared" not in line]
