@@ -326,7 +326,7 @@ def test_with_the_rights_of_others_administrators_do_nothing_else(daemon):
         {"persist": {"share": {"location": f"{secret}/f", "user": "root"}}},
         {"stream": {"number": 7, "way": "errands"}},
         {"stream": {"number": 7, "way": "asks"}},
-        {"stream": {"number": 0, "way": "look"}},
+        {"stream": {"number": 0, "way": "asks"}},
         {"reach": {"node": "elsewhere"}},
         {"manage": {"user": 0}},
         {"manage": {"user": SOMEBODY}},

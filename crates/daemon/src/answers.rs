@@ -155,20 +155,17 @@ pub(crate) fn serve(mut stream: UnixStream, office: &Office, managed: bool) -> R
             Ask::Reach { node } => return reach(&office.here, node, &stream),
             Ask::Manage { user } => return lead(&office.here, &Report::Manage { user }, &stream),
             Ask::Source(question) => source(&question, office, &mut sources, &stream)?,
-            Ask::Stream { number, way } => match begin_stream(office, &stream, number, way) {
-                Ok(errands) => {
-                    frame::write(&mut stream, &Answer::Stream {})?;
-                    let means = office.queue.stager().means();
-                    return match errands {
-                        Some(errands) => office.streams.serve(stream, errands, &means.spaces),
-                        None if way == StreamWay::Look => {
-                            office.streams.show(stream, &means.spaces)
-                        }
-                        None => Ok(()),
-                    };
+            Ask::Stream { number, way: StreamWay::Asks } => {
+                frame::write(&mut stream, &Answer::Stream {})?;
+                let means = office.queue.stager().means();
+                return office.streams.serve(stream, number, &means.spaces);
+            }
+            Ask::Stream { number, way: StreamWay::Errands } => {
+                match keep_errands(office, &stream, number) {
+                    Ok(()) => return frame::write(&mut stream, &Answer::Stream {}),
+                    Err(e) => Err(e),
                 }
-                Err(e) => Err(e),
-            },
+            }
             ask => answer(ask, office, &stream, job.as_deref()),
         };
         let answer = answer.unwrap_or_else(|e| Answer::Failed(Failed::from(&e)));
@@ -405,22 +402,10 @@ fn lead(here: &Here, to: &Report, stream: &UnixStream) -> Result<()> {
     control::send(&here.control, to, Some(stream.as_fd()), true).map(drop)
 }
 
-/// Keeps a connection for errands, or finds the one that belongs to what is asked.
-fn begin_stream(
-    office: &Office,
-    stream: &UnixStream,
-    number: u64,
-    way: StreamWay,
-) -> Result<Option<UnixStream>> {
-    match way {
-        StreamWay::Errands => {
-            let errands = stream.try_clone();
-            let errands = errands.map_err(|e| Error::io("set up", "a connection", e))?;
-            office.streams.keep(number, errands).map(|()| None)
-        }
-        StreamWay::Asks => office.streams.take(number).map(Some),
-        StreamWay::Look => Ok(None),
-    }
+/// Keeps a connection for errands, for the one by which a place is asked for.
+fn keep_errands(office: &Office, stream: &UnixStream, number: u64) -> Result<()> {
+    let errands = stream.try_clone().map_err(|e| Error::io("set up", "a connection", e))?;
+    office.streams.keep(number, errands)
 }
 
 /// This daemon is alone.

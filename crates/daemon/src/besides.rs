@@ -76,7 +76,7 @@ fn told(socket: Option<&Path>, within: Duration) -> Result<Vec<Usage>> {
         return Ok(Vec::new());
     }
     let patience = Patience::new(within, Stop::default());
-    match Client::connect_within(socket, None, &patience)? {
+    match Client::connect_within(socket, &patience)? {
         Some(mut daemon) => daemon.configured(),
         None => Ok(Vec::new()),
     }

@@ -1,9 +1,11 @@
 //! A program's connection to the daemon of its node, or by way of it to that of another one.
 
+mod led;
+
 use crate::clock;
 use crate::flows::{self, FlowAsk, FlowOptions, FlowStanding};
 use crate::frame;
-use crate::protocol::{AdminAnswer, AdminAsk, Answer, Ask, Hello, PROTOCOL, PersistAsk, StreamWay};
+use crate::protocol::{AdminAnswer, AdminAsk, Answer, Ask, Hello, PROTOCOL, PersistAsk};
 use crate::socket;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -114,76 +116,26 @@ impl Client {
         Client::patiently(|| Client::once(path, patience))
     }
 
-    /// As [`Client::connect_on`], or without a node as [`Client::connect_to`]: what it is asked by then it answers within this patience, or
+    /// As [`Client::connect_to`], or without a socket as [`Client::connect`]: what it is asked by then it answers within this patience, or
     /// not at all.
     ///
     /// # Errors
     /// Those; that of what ends the wait.
     pub(crate) fn connect_within(
         path: Option<&Path>,
-        node: Option<&str>,
         patience: &Patience,
     ) -> Result<Option<Client>> {
-        Client::patiently(|| {
-            let client = match path {
-                Some(path) => Client::to(path, Some(patience))?,
-                None => Client::find(Some(patience))?,
-            };
-            match (client, node) {
-                (Some(client), Some(node)) => client.on(node).map(Some),
-                (client, _) => Ok(client),
-            }
-        })
+        Client::patiently(|| Client::found(path, patience))
     }
 
-    /// Connects to the daemon of another node of the pool, by way of the one of this node that listens on this socket, or else as
-    /// [`Client::connect`] finds it; none if there is none here. Of this node it is the one that is here.
-    ///
-    /// # Errors
-    /// As [`Client::connect`]; `NotFound` if the pool has no such node, `Usage` if this daemon is in no pool, `Peer` if the one there
-    /// is gone, `Permission` if it does not serve this user.
-    pub fn connect_on(path: Option<&Path>, node: &str) -> Result<Option<Client>> {
-        Client::led(path, Some(node), None)
-    }
-
-    /// Connects to the daemon that listens on this socket, or else as [`Client::connect`] finds it, as one of its administrators: for the
-    /// transfers and flows of another user, whose number [`crate::user_number`] tells. They can be listed, waited for, cancelled and resumed; anything
-    /// else is refused with `Permission`. None if there is no daemon.
-    ///
-    /// # Errors
-    /// As [`Client::connect`]; `Permission` if this user is no administrator; `NotFound` if the other one has no transfers here, or is not
-    /// known to the node; `Usage` if the daemon serves one user alone, who is another one; `Limit`; `Format` if the daemon is older than
-    /// this question.
-    pub fn manage(path: Option<&Path>, user: u32) -> Result<Option<Client>> {
-        Client::led(path, None, Some(user))
-    }
-
-    /// Connects, and has the connection led on: to another node, and to the worker of another user there.
-    pub(crate) fn led(
-        path: Option<&Path>,
-        node: Option<&str>,
-        user: Option<u32>,
-    ) -> Result<Option<Client>> {
-        let found = || match path {
-            Some(path) => Client::connect_to(path),
-            None => Client::connect(),
-        };
-        if node.is_none() && user.is_none() {
-            return found();
+    fn found(path: Option<&Path>, patience: &Patience) -> Result<Option<Client>> {
+        match path {
+            Some(path) => Client::to(path, Some(patience)),
+            None => Client::find(Some(patience)),
         }
-        Client::patiently(|| {
-            let Some(mut client) = found()? else { return Ok(None) };
-            if let Some(node) = node {
-                client = client.on(node)?;
-            }
-            match user {
-                Some(user) => client.of(user).map(Some),
-                None => Ok(Some(client)),
-            }
-        })
     }
 
-    fn patiently(connect: impl Fn() -> Result<Option<Client>>) -> Result<Option<Client>> {
+    fn patiently<T>(connect: impl Fn() -> Result<Option<T>>) -> Result<Option<T>> {
         let mut tries = 0;
         loop {
             match connect() {
@@ -201,28 +153,6 @@ impl Client {
         let most = patience.map_or(ANSWERS_WITHIN, |patience| patience.left().min(ANSWERS_WITHIN));
         let Some(stream) = socket::connect(path, most)? else { return Ok(None) };
         Client::begin(stream, path, None, patience).map(Some)
-    }
-
-    /// Turns it into a connection to another node.
-    fn on(mut self, node: &str) -> Result<Client> {
-        if node == self.hello.node {
-            return Ok(self);
-        }
-        self.say(&Ask::Reach { node: node.to_owned() })?;
-        let here = self.hello.node.clone();
-        let (far, patience) = (Some(node.to_owned()), self.patience.as_ref());
-        let far = Client::begin(self.stream, &self.path, far, patience)?;
-        Ok(Client { here: Some(here), ..far })
-    }
-
-    /// Turns it into a connection to the worker of another user.
-    fn of(mut self, user: u32) -> Result<Client> {
-        self.say(&Ask::Manage { user })?;
-        let managed = Client::begin(self.stream, &self.path, self.far, self.patience.as_ref())?;
-        match managed.hello.user == user {
-            true => Ok(Client { here: self.here, ..managed }),
-            false => managed.odd(),
-        }
     }
 
     /// One whose other end speaks next, within this patience.
@@ -303,13 +233,18 @@ impl Client {
     }
 
     fn say(&mut self, ask: &Ask) -> Result<()> {
+        self.put(&[ask], &[])
+    }
+
+    /// Says all of these, and then these bytes, at once.
+    fn put(&mut self, asks: &[&Ask], bytes: &[u8]) -> Result<()> {
         if self.process != std::process::id() {
             let message =
                 "this connection to the daemon is of the process that this one was forked from";
             return Err(Error::usage(message).with_hint("connect in each process"));
         }
         self.open = true;
-        frame::write(&mut self.stream, ask)
+        frame::write_all(&mut self.stream, asks, bytes)
     }
 
     fn answer(&mut self) -> Result<Answer> {
@@ -558,14 +493,6 @@ impl Client {
         }
     }
 
-    /// Turns it into a connection about streams.
-    pub(crate) fn for_stream(mut self, number: u64, way: StreamWay) -> Result<UnixStream> {
-        match self.ask(&Ask::Stream { number, way })? {
-            Answer::Stream {} => Ok(self.stream),
-            _ => self.odd(),
-        }
-    }
-
     /// Numbers about this user's transfers in the text form of Prometheus.
     ///
     /// # Errors
@@ -637,6 +564,7 @@ fn odd(path: &Path, what: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::StreamWay;
     use stead_core::Location;
     use stead_stage::{Action, Options};
 
@@ -708,42 +636,14 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_led_to_the_worker_of_another_user() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("s");
-        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let leads = std::thread::spawn(move || {
-            let hello = |user: u32| {
-                serde_json::json!({
-                    "protocol": PROTOCOL, "version": "0", "node": "n0", "user": user, "drained": false, "job": null
-                })
-            };
-            let refused = crate::protocol::Failed::from(&Error::new(Kind::Permission, "no"));
-            for answer in [hello(7), hello(8), serde_json::json!({ "failed": refused })] {
-                let (mut stream, _) = listener.accept().unwrap();
-                frame::write(&mut stream, &hello(0)).unwrap();
-                let ask = frame::read::<Ask>(&mut stream).unwrap().unwrap();
-                assert_eq!(ask, Ask::Manage { user: 7 });
-                frame::write(&mut stream, &answer).unwrap();
-            }
-        });
-        let manage = || Client::manage(Some(&path), 7);
-        assert_eq!(manage().unwrap().unwrap().hello().user, 7);
-        // Somebody else answers.
-        assert_eq!(manage().err().unwrap().kind(), Kind::Format);
-        assert_eq!(manage().err().unwrap().kind(), Kind::Permission);
-        leads.join().unwrap();
-        assert!(manage().unwrap().is_none());
-    }
-
-    #[test]
     fn who_has_little_time_waits_no_longer_for_a_daemon_that_does_not_answer() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         // Another one than that of a daemon, which is far longer.
+        let asked = Ask::Stream { number: 0, way: StreamWay::Asks };
         let within = |patience: &Patience| {
-            Client::connect_within(Some(&path), Some("n1"), patience).err().map(|e| e.kind())
+            Client::stream_on(Some(&path), "n1", &asked, &[], patience).err().map(|e| e.kind())
         };
         let soon = Patience::new(Duration::from_millis(200), stead_stream::Stop::default());
         assert_eq!(within(&soon), Some(Kind::Timeout));
@@ -753,7 +653,7 @@ mod tests {
         assert_eq!(within(&stopped), Some(Kind::Cancelled));
         // It says who it is, and nothing of another node.
         let hello = serde_json::json!({
-            "protocol": PROTOCOL, "version": "0", "node": "n0", "user": 0, "drained": false, "job": null
+            "protocol": PROTOCOL, "version": env!("CARGO_PKG_VERSION"), "node": "n0", "user": 0, "drained": false, "job": null
         });
         let says = std::thread::spawn(move || {
             let mut all = Vec::new();

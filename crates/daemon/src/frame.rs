@@ -64,19 +64,40 @@ pub(crate) fn read_by<T: DeserializeOwned, R>(
 /// # Errors
 /// `Limit` for one of more than [`MOST`] bytes; `Timeout` if nobody reads; system errors.
 pub fn write(to: &mut impl Write, value: &impl Serialize) -> Result<()> {
-    let mut bytes = vec![0u8; 4];
-    serde_json::to_writer(&mut bytes, value)
+    write_all(to, &[value], &[])
+}
+
+/// Writes several, and then these bytes, which are none.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn write_all(
+    to: &mut impl Write,
+    values: &[&impl Serialize],
+    then: &[u8],
+) -> Result<()> {
+    let mut bytes = Vec::new();
+    values.iter().try_for_each(|value| add(&mut bytes, value))?;
+    bytes.extend_from_slice(then);
+    // In one piece: whoever reads is woken once.
+    to.write_all(&bytes).and_then(|()| to.flush()).map_err(|e| failed("write to", e))
+}
+
+/// Adds a frame to these bytes.
+fn add(bytes: &mut Vec<u8>, value: &impl Serialize) -> Result<()> {
+    let start = bytes.len();
+    bytes.extend_from_slice(&[0; 4]);
+    serde_json::to_writer(&mut *bytes, value)
         .map_err(|e| Error::internal(format!("no text of a frame: {e}")))?;
-    let len = bytes.len() - 4;
+    let len = bytes.len() - start - 4;
     let length = u32::try_from(len).ok().filter(|_| len <= MOST).ok_or_else(|| {
         Error::limit(format!("a frame of {len} bytes; at most {MOST} are sent"))
             .with_hint("name a folder or a pattern in place of its files")
     })?;
-    if let Some(head) = bytes.get_mut(..4) {
+    if let Some(head) = bytes.get_mut(start..start + 4) {
         head.copy_from_slice(&length.to_le_bytes());
     }
-    // In one piece: whoever reads is woken once.
-    to.write_all(&bytes).and_then(|()| to.flush()).map_err(|e| failed("write to", e))
+    Ok(())
 }
 
 /// What comes before the end of bytes that come in parts, and before a hole.

@@ -114,9 +114,9 @@ pub enum Ask {
     Source(Question),
     /// Be a connection by which a reader on another node asks about streams: after the answer come other messages.
     Stream {
-        /// Drawn by the reader: both of its connections have it. Nothing to who only looks for a stream.
+        /// Drawn by the reader: both of its connections have it. Nothing to who only looks after streams.
         number: u64,
-        /// The one for errands comes first.
+        /// Which of the two it is.
         way: StreamWay,
     },
 }
@@ -127,10 +127,8 @@ pub enum Ask {
 pub enum StreamWay {
     /// Parts of arrays, and all that waits for no step.
     Errands,
-    /// What may wait for a step.
+    /// What is told of streams, a place among the readers of one, for which that for errands is to be there, and what may wait for a step.
     Asks,
-    /// Whether there is a stream, and what is told of streams, by a connection that is alone.
-    Look,
 }
 
 /// What the daemon answers: one answer for each question, in order.

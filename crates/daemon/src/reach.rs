@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::control::{self, Report};
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -22,12 +23,21 @@ impl ByBroker {
     }
 }
 
-/// Has the broker make a connection to another node, whose hello comes within this patience.
+/// Has the broker make a connection to another node, whose hello comes within this patience. What is `first` goes there at once.
 ///
 /// # Errors
 /// `Peer` if the daemon of either node is gone; `Timeout`, and that of what ends the wait.
-pub(crate) fn led(control: &OwnedFd, node: &str, patience: Option<&Patience>) -> Result<Client> {
-    let (ours, theirs) = UnixStream::pair().map_err(|e| Error::io("make", "a connection", e))?;
+pub(crate) fn led(
+    control: &OwnedFd,
+    node: &str,
+    first: &[u8],
+    patience: Option<&Patience>,
+) -> Result<Client> {
+    let failed = |e| Error::io("make", "a connection", e);
+    let (mut ours, theirs) = UnixStream::pair().map_err(failed)?;
+    // Nobody reads it yet: there is room for the little that is said first, or nobody waits for it.
+    ours.set_nonblocking(true).and_then(|()| ours.write_all(first)).map_err(failed)?;
+    ours.set_nonblocking(false).map_err(failed)?;
     let report = Report::Reach { node: node.to_owned() };
     control::send(control, &report, Some(theirs.as_fd()), true).map_err(|e| {
         let message = format!("the daemon of this node has ended: {e}");
@@ -39,7 +49,7 @@ pub(crate) fn led(control: &OwnedFd, node: &str, patience: Option<&Patience>) ->
 
 impl Reach for ByBroker {
     fn line(&self, node: &str) -> Result<Box<dyn Line>> {
-        let client = led(&self.control, node, None)?;
+        let client = led(&self.control, node, &[], None)?;
         Ok(Box::new(Far { client, room: Vec::new() }))
     }
 }

@@ -1,7 +1,8 @@
 //! Streams of other nodes of the pool, as a program reads them, and as a flow of a worker does.
 
 use crate::client::Client;
-use crate::protocol::StreamWay;
+use crate::frame;
+use crate::protocol::{Ask, StreamWay};
 use crate::reach::led;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -37,7 +38,7 @@ impl StreamNodes {
 
 impl Nodes for StreamNodes {
     fn names(&self, patience: &Patience) -> Result<Names> {
-        let client = Client::connect_within(self.path.as_deref(), None, patience)?;
+        let client = Client::connect_within(self.path.as_deref(), patience)?;
         let (all, here) = match client {
             Some(mut client) => (client.nodes()?, Some(client.hello().node.clone())),
             None => (Vec::new(), None),
@@ -54,12 +55,12 @@ impl Nodes for StreamNodes {
         node: &str,
         number: u64,
         way: Way,
+        first: &[u8],
         patience: &Patience,
     ) -> Result<UnixStream> {
         let none = || Error::new(Kind::Peer, "the daemon of this node has ended");
-        let path = self.path.as_deref();
-        let client = Client::connect_within(path, Some(node), patience)?.ok_or_else(none)?;
-        talks(client, node, number, way)
+        let (path, asked) = (self.path.as_deref(), asked(number, way));
+        Client::stream_on(path, node, &asked, first, patience)?.ok_or_else(none)
     }
 
     fn among(&self, names: Vec<String>) -> Arc<dyn Nodes> {
@@ -96,9 +97,12 @@ impl Nodes for ByWorker {
         node: &str,
         number: u64,
         way: Way,
+        first: &[u8],
         patience: &Patience,
     ) -> Result<UnixStream> {
-        talks(led(&self.control, node, Some(patience))?, node, number, way)
+        let mut said = Vec::new();
+        frame::write_all(&mut said, &[&asked(number, way)], first)?;
+        led(&self.control, node, &said, Some(patience))?.has_stream(node)
     }
 
     fn among(&self, names: Vec<String>) -> Arc<dyn Nodes> {
@@ -132,18 +136,11 @@ fn wanted(all: Vec<String>, here: Option<String>, only: Option<&[String]>) -> Re
     Ok(Names { here, others })
 }
 
-/// Turns a connection to the worker of another node into one about streams.
-fn talks(client: Client, node: &str, number: u64, way: Way) -> Result<UnixStream> {
-    let (here, there) = (env!("CARGO_PKG_VERSION"), &client.hello().version);
-    if there != here {
-        let message = format!("node '{node}' has stead {there}, and this one {here}");
-        return Err(Error::new(Kind::Peer, message)
-            .with_hint("streams go between nodes of the same version of stead"));
-    }
+/// What a connection about streams is asked for by.
+fn asked(number: u64, way: Way) -> Ask {
     let way = match way {
         Way::Errands => StreamWay::Errands,
         Way::Asks => StreamWay::Asks,
-        Way::Look => StreamWay::Look,
     };
-    client.for_stream(number, way)
+    Ask::Stream { number, way }
 }

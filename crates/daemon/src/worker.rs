@@ -258,12 +258,13 @@ fn count(office: &Office) -> Result<Numbers> {
 fn obey(control: &OwnedFd, office: &Arc<Office>, tidies: &Bell) -> Result<()> {
     let (mut served, mut since) = (0u64, clock::now());
     loop {
-        let load = office.queue.load(1)?;
+        // The journal is asked last: connections come often.
+        let has_work = || office.queue.load(1).map(|load| load.running + load.ready > 0);
         let busy = office.connections.load(Ordering::Relaxed) > 0
             || office.managed.load(Ordering::Relaxed) > 0
-            || load.running + load.ready > 0
             || office.flows.is_used()
-            || !office.tidy.load(Ordering::Acquire);
+            || !office.tidy.load(Ordering::Acquire)
+            || has_work()?;
         if busy {
             since = clock::now();
         } else if served == 0 || since.elapsed() > IDLE {

@@ -10,6 +10,8 @@ use stead_core::{Error, Result};
 
 /// What is read of events at a time: which names they are of is not looked at.
 const EVENTS: usize = 4096;
+/// Of the thread that ends it.
+const STACK: usize = 64 << 10;
 /// Where the system does not tell, it is looked again so often.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -62,6 +64,16 @@ impl Watch {
         // Those that have come, so that the next wait is for others.
         let mut bytes = [0; EVENTS];
         while rustix::io::read(events, &mut bytes).is_ok_and(|n| n > 0) {}
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let Some(events) = self.events.take() else { return };
+        // The system may take ten milliseconds and more to end it, for which whoever has found what was waited for is not to wait. Without a
+        // thread it is ended here.
+        let thread = std::thread::Builder::new().name("stead-unwatch".into()).stack_size(STACK);
+        let _ = thread.spawn(move || drop(events));
     }
 }
 

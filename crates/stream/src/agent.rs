@@ -33,9 +33,10 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 /// Whom an agent stands for.
 pub(crate) struct Client<'c> {
-    /// What it asks comes by this line, and errands by that one.
+    /// What it asks comes by this line.
     pub(crate) asks: &'c dyn Line,
-    pub(crate) errands: Arc<dyn Line>,
+    /// And errands by that one, once it has a place.
+    pub(crate) errands: &'c dyn Fn() -> Result<Arc<dyn Line>>,
     /// The node and the rank of the reader in its job, where it is one of a job.
     pub(crate) whose: Option<(u64, u64)>,
     /// Begins a thread of this name.
@@ -379,7 +380,7 @@ impl wire::Open {
     }
 }
 
-/// Answers a reader until it says farewell, or is gone.
+/// Answers a reader, or who only looks after streams and has no place, until it says farewell, or is gone.
 pub(crate) fn serve(home: &Home, client: &Client<'_>) {
     let mut seat: Option<Arc<Seat>> = None;
     let mut known = HashSet::new();
@@ -402,6 +403,10 @@ pub(crate) fn serve(home: &Home, client: &Client<'_>) {
                 let none = || wire::astray("it is one of no job");
                 wire::answer(client.settles.map(|settles| settles(&said)).ok_or_else(none))
             }
+            // Of its own job nobody removes streams by this.
+            Ok(Ask::Remove(name, force)) if client.whose.is_none() => {
+                wire::answer(home.remove(&name, force))
+            }
             Ok(ask) => looked_for(home, ask),
             Err(e) => wire::answer::<()>(Err(e)),
         };
@@ -412,21 +417,6 @@ pub(crate) fn serve(home: &Home, client: &Client<'_>) {
     // It has said no farewell.
     if let Some(seat) = seat {
         seat.place.here().lose();
-    }
-}
-
-/// Answers who looks after streams and has no place among readers, until it says farewell, or is gone.
-pub(crate) fn show(home: &Home, asks: &dyn Line) {
-    while let Some(message) = next(asks) {
-        let answer = match wire::decode::<Ask>(&message) {
-            Ok(Ask::Bye) => return,
-            Ok(Ask::Remove(name, force)) => wire::answer(home.remove(&name, force)),
-            Ok(ask) => looked_for(home, ask),
-            Err(e) => wire::answer::<()>(Err(e)),
-        };
-        if asks.send(answer).is_err() {
-            return;
-        }
     }
 }
 
@@ -476,10 +466,11 @@ fn begin(
     let elsewhere = Elsewhere { node, rank, process: asked.process };
     let options = asked.options();
     options.check()?;
+    let line = (client.errands)()?;
     let place = open(home, asked, &options, Some(elsewhere))?;
     let position = place.source().position();
     let new = Arc::new(Seat::new(place));
-    let (line, its) = (client.errands.clone(), new.clone());
+    let its = new.clone();
     (client.thread)("stead-parts", Box::new(move || run_errands(&*line, &its)))?;
     *seat = Some(new);
     Ok(position)
@@ -624,7 +615,7 @@ mod tests {
                 Ok(())
             };
             let errands: Arc<dyn Line> = Arc::new(errands_by);
-            let (whose, settles) = (None, None);
+            let (whose, settles, errands) = (None, None, &|| Ok(errands.clone()));
             let client = Client { asks: &asked_by, errands, whose, thread: &thread, settles };
             serve(&its, &client);
         });

@@ -226,6 +226,7 @@ impl Inner {
         let begun = self.thread("stead-agent", move || {
             let line = |tag| ToReader { inner: inner.clone(), rank, tag };
             let (asks, errands): (_, Arc<dyn Line>) = (line(tag), Arc::new(line(tag + 1)));
+            let errands = &|| Ok(errands.clone());
             let thread = |name: &str, work: Box<dyn FnOnce() + Send>| inner.thread(name, work);
             let node = inner.fabric.node_of(rank) as u64;
             let whose = Some((node, rank as u64));

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use stead_core::{Cancel, Error, Kind, Result};
 
 /// Nodes that are asked at the same time.
-const AT_ONCE: usize = 16;
+pub(crate) const AT_ONCE: usize = 16;
 /// Those that have not answered within this are not waited for by what the others say of a stream that is whole.
 const SOON: Duration = Duration::from_secs(1);
 /// So long it is waited, at most, where there are too many connections.
@@ -53,7 +53,7 @@ pub(crate) trait Others: Sync {
         format!("any of {} nodes", self.len() + 1)
     }
 
-    /// Asks one of them whether it has a stream. Nothing of it stays that others may want, such as a connection.
+    /// Asks one of them whether it has a stream. Nothing of it stays for long that others may want, such as a connection.
     fn look(&self, which: usize, who: &wire::Sought, patience: &Patience) -> Result<Option<Found>>;
 
     /// Begins to talk to the agent of one of them about a stream.
@@ -339,7 +339,7 @@ fn seek(
 ) -> Result<Vec<Box<dyn Source>>> {
     let Search { others, who, patience, .. } = search;
     let (mut pause, longest) = others.pauses();
-    let (mut threads, mut settled) = (0, None::<Settled>);
+    let (mut threads, mut settled, mut watch) = (0, None::<Settled>, None);
     loop {
         while threads < others.len().min(AT_ONCE) {
             begin()?;
@@ -411,10 +411,51 @@ fn seek(
         }
         options.stop.check()?;
         others.renew(patience)?;
-        home.wait(options.stop.at_most(pause.min(left)))?;
+        let sees = match &watch {
+            Some(watch) => watch,
+            None => watch.insert(home.watch()?),
+        };
+        sees.wait(options.stop.at_most(pause.min(left)));
         // Half as long again: what comes meanwhile is found before it has been looked for much longer than it took to come.
         pause = (pause * 3 / 2).min(longest);
     }
+}
+
+/// Begins to talk to these nodes, to some of them at the same time. After the first one with which that fails no more are begun.
+fn talk_to(
+    there: &[usize],
+    name: &str,
+    search: &Search<'_>,
+    options: &Read,
+) -> Vec<(usize, Result<Talk>)> {
+    let Search { others, patience, .. } = search;
+    let talk = &|which: usize| (which, others.talk(which, name, options, patience));
+    let mut talks: Vec<(usize, Result<Talk>)> = Vec::with_capacity(there.len());
+    for some in there.chunks(AT_ONCE) {
+        let Some((last, rest)) = some.split_last() else { break };
+        std::thread::scope(|scope| {
+            let begin = |which: usize| {
+                let thread = std::thread::Builder::new().name("stead-talks".to_owned());
+                // Without a thread for it, it is its turn after the others.
+                thread.spawn_scoped(scope, move || talk(which)).map_err(|_| which)
+            };
+            let begun: Vec<_> = rest.iter().map(|which| begin(*which)).collect();
+            talks.push(talk(*last));
+            let end = |begun: std::result::Result<std::thread::ScopedJoinHandle<'_, _>, usize>| {
+                match begun {
+                    Ok(thread) => {
+                        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                    }
+                    Err(which) => talk(which),
+                }
+            };
+            talks.extend(begun.into_iter().map(end));
+        });
+        if talks.iter().any(|(_, talk)| talk.is_err()) {
+            break;
+        }
+    }
+    talks
 }
 
 /// Takes a place for the reader wherever there are writers. Nothing, and no place is taken, if one of these nodes cannot be reached now.
@@ -428,22 +469,40 @@ fn open(
 ) -> Result<Option<Vec<Box<dyn Source>>>> {
     let Search { others, patience, .. } = search;
     let mut talks = Vec::with_capacity(there.len());
-    for which in there {
-        match others.talk(*which, &asked.who.name, options, patience) {
-            Ok(talk) => talks.push(talk),
-            Err(e) if others.may_miss(*which, &e) || others.is_full(*which, &e) => {
-                search.miss(*which, &e);
+    for (which, talk) in talk_to(there, &asked.who.name, search, options) {
+        match talk {
+            Ok(talk) => talks.push((which, talk)),
+            Err(e) if others.may_miss(which, &e) || others.is_full(which, &e) => {
+                search.miss(which, &e);
                 return Ok(None);
             }
             Err(e) => return Err(e),
+        }
+    }
+    // The connection by which a node was asked for the stream may have ended since.
+    let is_lost = |which: usize, e: &Error| {
+        let is_lost = e.kind() == Kind::Peer && others.may_miss(which, e);
+        if is_lost {
+            search.miss(which, e);
+        }
+        is_lost
+    };
+    // All of them are asked before the first one answers.
+    for (which, talk) in &talks {
+        match talk.open(asked.clone()) {
+            Err(e) if is_lost(*which, &e) => return Ok(None),
+            asked => asked?,
         }
     }
     let mut sources: Vec<Box<dyn Source>> = Vec::new();
     if here {
         sources.push(agent::open(home, asked, options, None)?.into_source());
     }
-    for talk in talks {
-        let there: There = talk.open(asked.clone(), patience)?;
+    for (which, talk) in talks {
+        let there: There = match talk.opened(patience) {
+            Err(e) if is_lost(which, &e) => return Ok(None),
+            there => there?,
+        };
         sources.push(Box::new(there));
     }
     Ok(Some(sources))

@@ -261,10 +261,9 @@ impl Home {
         Ok(all)
     }
 
-    /// Waits until something changes in this folder, for so long at most.
-    pub(crate) fn wait(&self, time: Duration) -> Result<()> {
-        Watch::new(&self.folder)?.wait(time);
-        Ok(())
+    /// Sees what changes in this folder from now on.
+    pub(crate) fn watch(&self) -> Result<Watch> {
+        Watch::new(&self.folder)
     }
 
     /// The streams that there are, in order: also those that cannot be looked at, such as one of another version of stead.

@@ -1,13 +1,13 @@
 //! Streams of other nodes whose daemons are a pool: what programs that were begun by themselves read each other's streams by.
 //!
 //! The daemons give connections; what goes over them is what ranks of a coupling say to each other. Each reader has two to every node
-//! that writers of its stream are on, which a [`Switchboard`] there puts together by a number that the reader has drawn; to look for
-//! them it has one to a node, for as long as the answer takes.
+//! that writers of its stream are on, which a [`Switchboard`] there puts together by a number that the reader has drawn. By one of them it
+//! has looked for the stream there; to nodes that do not have it, it keeps none but at first, and where these are few.
 
 use crate::agent::{self, Client};
 use crate::board::Board;
 use crate::clock;
-use crate::find::{self, Others};
+use crate::find::{self, AT_ONCE, Others};
 use crate::here;
 use crate::home::Home;
 use crate::line::Line;
@@ -15,9 +15,10 @@ use crate::memory::{Shared, token};
 use crate::options::{Patience, Read};
 use crate::source::Source;
 use crate::there::{self, Talk};
-use crate::wire::{Ask, Found, Sought};
-use crate::wired::Wired;
-use std::collections::VecDeque;
+use crate::wire::{self, Ask, Found, Sought};
+use crate::wired::{self, Wired};
+use std::cell::OnceCell;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::net::UnixStream;
@@ -31,6 +32,10 @@ use stead_core::{Cancel, Error, Kind, Result};
 pub(crate) const MOST_NODES: usize = 1024;
 /// How long it is waited at first, and at last, before nodes are asked again for a stream that nobody writes yet.
 const SOON: Duration = Duration::from_millis(5);
+/// And at first where they are asked by connections that are there.
+const VERY_SOON: Duration = Duration::from_millis(2);
+/// So long these are kept after the search has begun.
+const KEEPS: Duration = Duration::from_secs(1);
 const LATER: Duration = Duration::from_millis(500);
 /// How long it is waited at last before it is looked again whether there is a pool.
 const SELDOM: Duration = Duration::from_secs(2);
@@ -51,12 +56,10 @@ const COMES_WITHIN: Duration = Duration::from_secs(60);
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// For errands: it comes first.
+    /// For errands.
     Errands,
-    /// For what is asked.
+    /// For what is asked: about streams, and for a place among the readers of one, which is given once the connection for errands is there.
     Asks,
-    /// To be asked about streams without a place among their readers. It is alone, and its number is nothing.
-    Look,
 }
 
 /// The nodes of a pool, as one of them has them.
@@ -79,12 +82,19 @@ pub trait Nodes: fmt::Debug + Send + Sync {
     /// True if somebody has named them: it is an error then if they cannot be reached.
     fn are_named(&self) -> bool;
 
-    /// A connection to the [`Switchboard`] of a node, for this way of the conversation that has this number.
+    /// A connection to the [`Switchboard`] of a node, for this way of the conversation that has this number. These bytes are what is said
+    /// by it first: they go with what asks for it, and not only when the node has answered that. Where it is tried again they do, too.
     ///
     /// # Errors
     /// `Peer` if it is gone; `Limit` if there are too many connections, now; `Timeout`, and that of what ends the wait.
-    fn connect(&self, node: &str, number: u64, way: Way, patience: &Patience)
-    -> Result<UnixStream>;
+    fn connect(
+        &self,
+        node: &str,
+        number: u64,
+        way: Way,
+        first: &[u8],
+        patience: &Patience,
+    ) -> Result<UnixStream>;
 
     /// The same, but that no others than these are asked.
     fn among(&self, names: Vec<String>) -> Arc<dyn Nodes>;
@@ -132,7 +142,7 @@ impl Switchboard {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the connection for errands of a conversation, until it is [taken](Switchboard::take).
+    /// Keeps the connection for errands of a conversation, until who has one of the [same number](Switchboard::serve) takes a place.
     ///
     /// # Errors
     /// `Usage` if there is one of this number; `Limit` if too many wait, none of which is over.
@@ -156,7 +166,7 @@ impl Switchboard {
     ///
     /// # Errors
     /// `Usage` if none of this number has; `Limit` if there are too many readers.
-    pub fn take(&self, number: u64) -> Result<UnixStream> {
+    fn take(&self, number: u64) -> Result<UnixStream> {
         let none = || Error::usage("there is no connection for errands of this number");
         let mut waiting = self.waiting();
         let at = waiting.iter().position(|other| other.number == number).ok_or_else(none)?;
@@ -169,34 +179,28 @@ impl Switchboard {
         Ok(errands)
     }
 
-    /// Answers by this connection who looks for a stream or looks after them, until it says farewell, is gone, or all is to end.
+    /// Answers who asks by this connection about streams in these dataspaces, until it says farewell, is gone, or all is to end. Who has sent
+    /// one for errands of this number before may take a place among readers.
     ///
     /// # Errors
     /// Those of the dataspace `memory`.
-    pub fn show(&self, asks: UnixStream, spaces: &Spaces) -> Result<()> {
-        let home = Home::open(spaces)?;
-        let asks =
-            Wired::new(asks, "of a reader".to_owned(), MOST_ASKED, Some(self.ending.clone()))?;
-        agent::show(&home, &asks);
-        Ok(())
-    }
-
-    /// Answers a reader about streams in these dataspaces by these connections, until it says farewell, is gone, or all is to end.
-    ///
-    /// # Errors
-    /// Those of the dataspace `memory`.
-    pub fn serve(&self, asks: UnixStream, errands: UnixStream, spaces: &Spaces) -> Result<()> {
+    pub fn serve(&self, asks: UnixStream, number: u64, spaces: &Spaces) -> Result<()> {
         let home = Home::open(spaces)?;
         let ending = || Some(self.ending.clone());
         let line = |stream| Wired::new(stream, "of a reader".to_owned(), MOST_ASKED, ending());
-        let (asks, errands): (_, Arc<dyn Line>) = (line(asks)?, Arc::new(line(errands)?));
-        let _present = Present::new(&self.readers);
+        let (asks, present) = (line(asks)?, OnceCell::new());
+        let errands = || -> Result<Arc<dyn Line>> {
+            let errands = Arc::new(line(self.take(number)?)?);
+            present.get_or_init(|| Present::new(&self.readers));
+            Ok(errands)
+        };
         let thread = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let begun = std::thread::Builder::new().name(name.to_owned()).spawn(work);
             begun
                 .map(drop)
                 .map_err(|e| Error::io("start a thread for", "readers of other nodes", e))
         };
+        let errands = &errands;
         let client = Client { asks: &asks, errands, whose: None, thread: &thread, settles: None };
         agent::serve(&home, &client);
         Ok(())
@@ -219,14 +223,25 @@ impl Drop for Present<'_> {
     }
 }
 
+/// A connection by which a node is asked, and the number of the conversation that it may become.
+type Asking = (u64, Box<Wired>);
+
 /// Nodes of the pool that are asked.
 struct Asked<'n> {
     nodes: &'n Arc<dyn Nodes>,
     /// Their names, once they are known.
     names: OnceLock<Vec<String>>,
+    /// What nodes were asked by that are asked again soon.
+    kept: Mutex<HashMap<usize, Asking>>,
+    /// None is kept from then on.
+    until: Instant,
 }
 
-impl Asked<'_> {
+impl<'n> Asked<'n> {
+    fn new(nodes: &'n Arc<dyn Nodes>, names: OnceLock<Vec<String>>) -> Asked<'n> {
+        Asked { nodes, names, kept: Mutex::default(), until: clock::after(KEEPS) }
+    }
+
     fn names(&self) -> &[String] {
         self.names.get().map_or(&[], Vec::as_slice)
     }
@@ -235,9 +250,32 @@ impl Asked<'_> {
         self.names().get(which).ok_or_else(|| Error::internal("there is no such node"))
     }
 
-    fn line(&self, node: &str, number: u64, way: Way, patience: &Patience) -> Result<Wired> {
-        let stream = self.nodes.connect(node, number, way, patience)?;
-        Wired::new(stream, node.to_owned(), u64::MAX, None)
+    /// True where connections are kept: there are few of them for all programs of a user, and to make one takes several processes far longer
+    /// than to answer by one.
+    fn keeps(&self) -> bool {
+        self.names().len() <= AT_ONCE && clock::now() < self.until
+    }
+
+    fn kept(&self) -> MutexGuard<'_, HashMap<usize, Asking>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn line(
+        &self,
+        which: usize,
+        (number, way): (u64, Way),
+        first: &[u8],
+        patience: &Patience,
+    ) -> Result<Box<Wired>> {
+        let node = self.node(which)?;
+        let stream = self.nodes.connect(node, number, way, first, patience)?;
+        Wired::new(stream, node.to_owned(), u64::MAX, None).map(Box::new)
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.kept().drain().for_each(|(_, (_, line))| there::part(&*line));
     }
 }
 
@@ -251,10 +289,25 @@ impl Others for Asked<'_> {
     }
 
     fn look(&self, which: usize, who: &Sought, patience: &Patience) -> Result<Option<Found>> {
-        // Connections are few, for all programs of a user: nobody keeps one to a node that may not have the stream.
         let patience = patience.at_most(ANSWERS_WITHIN);
-        let line = self.line(self.node(which)?, 0, Way::Look, &patience)?;
-        there::once(&line, &who.name, &Ask::Find(who.clone()), &patience)
+        let ask = wire::encode(&Ask::Find(who.clone()))?;
+        let kept = self.kept().remove(&which);
+        let (number, line) = match kept {
+            Some((number, line)) => {
+                line.send(ask)?;
+                (number, line)
+            }
+            None => {
+                let (number, first) = (token(), wired::said(&ask));
+                (number, self.line(which, (number, Way::Asks), &first, &patience)?)
+            }
+        };
+        let found = there::answered(&*line, &who.name, &patience)?;
+        match self.keeps() {
+            true => drop(self.kept().insert(which, (number, line))),
+            false => there::part(&*line),
+        }
+        Ok(found)
     }
 
     fn talk(
@@ -264,11 +317,17 @@ impl Others for Asked<'_> {
         options: &Read,
         patience: &Patience,
     ) -> Result<Talk> {
-        let (node, number) = (self.node(which)?, token());
         let patience = patience.at_most(ANSWERS_WITHIN);
-        let line = |way| self.line(node, number, way, &patience).map(Box::new);
-        let errands = line(Way::Errands)?;
-        Ok(Talk::new(stream, line(Way::Asks)?, errands, options))
+        let line = |number, way| self.line(which, (number, way), &[], &patience);
+        let kept = self.kept().remove(&which);
+        let (number, asks) = match kept {
+            Some(kept) => kept,
+            None => {
+                let number = token();
+                (number, line(number, Way::Asks)?)
+            }
+        };
+        Ok(Talk::new(stream, asks, line(number, Way::Errands)?, options))
     }
 
     fn may_miss(&self, _: usize, error: &Error) -> bool {
@@ -282,7 +341,8 @@ impl Others for Asked<'_> {
 
     fn pauses(&self) -> (Duration, Duration) {
         let many = u32::try_from(self.len()).unwrap_or(u32::MAX);
-        (SOON, LATER.max(FOR_EACH.saturating_mul(many)))
+        let soon = if self.keeps() { VERY_SOON } else { SOON };
+        (soon, LATER.max(FOR_EACH.saturating_mul(many)))
     }
 
     fn hint(&self) -> &'static str {
@@ -311,7 +371,7 @@ struct Pace {
 impl<'n> Beside<'n> {
     pub(crate) fn new(nodes: &'n Arc<dyn Nodes>) -> Beside<'n> {
         let pace = Pace { next: clock::now(), pause: SOON, was_asked: false, why: None };
-        Beside { asked: Asked { nodes, names: OnceLock::new() }, pace: Mutex::new(pace) }
+        Beside { asked: Asked::new(nodes, OnceLock::new()), pace: Mutex::new(pace) }
     }
 
     fn pace(&self) -> MutexGuard<'_, Pace> {
@@ -430,7 +490,7 @@ pub(crate) fn find(
             // Others of this user ask as well.
             Err(e) if e.kind() == Kind::Limit && !is_over => {
                 patience.check()?;
-                home.wait(patience.share().min(LATER))?;
+                home.watch()?.wait(patience.share().min(LATER));
                 continue;
             }
             // No daemon has begun, or it ends just now.
@@ -451,7 +511,7 @@ pub(crate) fn find(
             found => return found.map(|_| None),
         }
     };
-    let others = Asked { nodes, names: few_enough(names)?.into() };
+    let others = Asked::new(nodes, few_enough(names)?.into());
     find::find(&home, name, options, &others, patience.end()).map(Some)
 }
 
@@ -474,6 +534,7 @@ mod tests {
         assert_eq!(board.keep(7, one.0).unwrap_err().kind(), Kind::Usage);
         assert_eq!(board.keep(1 << 40, more.0).unwrap_err().kind(), Kind::Limit);
         drop(board.take(1).unwrap());
+        assert_eq!(board.take(1).unwrap_err().kind(), Kind::Usage);
         // The first one has gone.
         drop(theirs.pop_front());
         for number in [1 << 41, 1 << 42] {

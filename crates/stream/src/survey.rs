@@ -451,7 +451,7 @@ fn silent(node: &str) -> Error {
 /// A connection to a node, as soon as there may be one more.
 fn connect(nodes: &Arc<dyn Nodes>, node: &str, patience: &Patience) -> Result<Wired> {
     loop {
-        match nodes.connect(node, 0, Way::Look, patience) {
+        match nodes.connect(node, 0, Way::Asks, &[], patience) {
             // Others of this user ask as well.
             Err(e) if e.kind() == Kind::Limit && !patience.left().is_zero() => {
                 patience.check()?;

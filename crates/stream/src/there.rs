@@ -67,10 +67,23 @@ pub(crate) fn once<T: DeserializeOwned>(
     patience: &Patience,
 ) -> Result<T> {
     line.send(wire::encode(ask)?)?;
-    let answer = wire::decode(wire::heard(&answer_to(line, stream, patience)?)?);
-    // Who has answered needs no farewell to see that it is over, and is done sooner with one.
-    let _ = line.send(wire::encode(&Ask::Bye)?);
+    let answer = answered(line, stream, patience);
+    part(line);
     answer
+}
+
+/// Says farewell by such a line: who has answered needs none to see that it is over, and is done sooner with one.
+pub(crate) fn part(line: &dyn Line) {
+    let _ = wire::encode(&Ask::Bye).and_then(|bye| line.send(bye));
+}
+
+/// The answer to what was asked by such a line.
+pub(crate) fn answered<T: DeserializeOwned>(
+    line: &dyn Line,
+    stream: &str,
+    patience: &Patience,
+) -> Result<T> {
+    wire::decode(wire::heard(&answer_to(line, stream, patience)?)?)
 }
 
 /// A conversation with an agent: what is asked is answered in order.
@@ -187,6 +200,10 @@ impl Talk {
             return Err(self.broken());
         }
         self.tell(ask)?;
+        self.answer(&mut turn, patience)
+    }
+
+    fn answer<T: DeserializeOwned>(&self, turn: &mut Turn, patience: &Patience) -> Result<T> {
         let heard = answer_to(&*self.asks, &self.stream, patience)
             .inspect_err(|_| turn.is_broken = true)
             .map_err(|e| lost(e, &self.stream))?;
@@ -245,9 +262,14 @@ impl Talk {
         self.ask(&Ask::Find(who.clone()), patience)
     }
 
-    /// A place among its readers.
-    pub(crate) fn open(self, open: wire::Open, patience: &Patience) -> Result<There> {
-        let position = self.ask(&Ask::Open(Box::new(open)), patience)?;
+    /// Asks for a place among its readers: nothing else is asked before the [answer](Talk::opened).
+    pub(crate) fn open(&self, open: wire::Open) -> Result<()> {
+        self.tell(&Ask::Open(Box::new(open)))
+    }
+
+    /// The place that was asked for.
+    pub(crate) fn opened(self, patience: &Patience) -> Result<There> {
+        let position = self.answer(&mut self.turn(), patience)?;
         Ok(There { talk: self, position })
     }
 }

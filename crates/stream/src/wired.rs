@@ -132,6 +132,11 @@ impl Coming {
     }
 }
 
+/// A message, as it goes over a connection.
+pub(crate) fn said(message: &[u8]) -> Vec<u8> {
+    [&(message.len() as u64).to_le_bytes()[..], message].concat()
+}
+
 /// Writes all of these, at once where there is room: who waits for a message is not to wake up for its head alone.
 fn write_all(mut to: &UnixStream, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
     while !parts.is_empty() {

@@ -9,13 +9,14 @@ mod job;
 mod survey;
 
 use common::{Barrier, LONG, bounds, memory, written};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stead_core::layout::Spaces;
 use stead_core::{Bounds, Cancel, DType, Error, Kind, Result};
 use stead_fabric::{Fabric, Local};
@@ -32,10 +33,15 @@ struct Pool {
     gone: Mutex<Vec<String>>,
     /// Nodes that take connections and answer nothing.
     hung: Mutex<Vec<String>>,
+    /// Connections that were made.
+    made: AtomicUsize,
     /// Connections at a time, and how many there may be.
     open: Arc<AtomicUsize>,
     most: AtomicUsize,
-    /// Connections that readers have made.
+    /// Those for errands, which end with their conversation.
+    errands: Arc<Mutex<HashMap<u64, Open>>>,
+    /// Connections that readers have made, where they are kept.
+    keeps: AtomicBool,
     lines: Mutex<Vec<UnixStream>>,
     /// So often it is asked for nodes before there are any.
     late: AtomicUsize,
@@ -58,8 +64,11 @@ impl Pool {
             asked: AtomicUsize::new(0),
             gone: Mutex::default(),
             hung: Mutex::default(),
+            made: AtomicUsize::new(0),
             open: Arc::default(),
             most: AtomicUsize::new(usize::MAX),
+            errands: Arc::default(),
+            keeps: AtomicBool::new(false),
             lines: Mutex::default(),
             late: AtomicUsize::new(0),
         })
@@ -96,9 +105,12 @@ impl Nodes for From {
         node: &str,
         number: u64,
         way: Way,
+        first: &[u8],
         patience: &Patience,
     ) -> Result<UnixStream> {
-        self.pool.connect(node, number, way, patience)
+        let mut stream = self.pool.connect(node, number, way, patience)?;
+        stream.write_all(first).unwrap();
+        Ok(stream)
     }
 
     fn among(&self, _: Vec<String>) -> Arc<dyn Nodes> {
@@ -125,37 +137,28 @@ impl Pool {
             return Err(Error::new(Kind::Timeout, format!("node '{node}' does not answer")));
         }
         let (board, spaces, _) = self.boards[node].clone();
-        // Both connections of a reader count when the first one comes.
-        let line = |lines: usize| {
-            let line = Open(self.open.clone(), lines);
-            match line.0.fetch_add(lines, Ordering::Relaxed) + lines
-                > self.most.load(Ordering::Relaxed)
-            {
-                true => Err(Error::limit("too many connections").with_hint("have fewer readers")),
-                false => Ok(line),
-            }
-        };
+        let line = Open(self.open.clone());
+        if line.0.fetch_add(1, Ordering::Relaxed) >= self.most.load(Ordering::Relaxed) {
+            return Err(Error::limit("too many connections").with_hint("have fewer readers"));
+        }
+        self.made.fetch_add(1, Ordering::Relaxed);
         let (ours, theirs) = UnixStream::pair().unwrap();
         match way {
-            Way::Errands => board.keep(number, theirs)?,
-            Way::Asks => {
-                let errands = board.take(number)?;
-                let line = line(2)?;
-                thread::spawn(move || {
-                    let _line = line;
-                    board.serve(theirs, errands, &spaces)
-                });
+            Way::Errands => {
+                board.keep(number, theirs)?;
+                self.errands.lock().unwrap().insert(number, line);
             }
-            Way::Look => {
-                let line = line(1)?;
+            Way::Asks => {
+                let errands = self.errands.clone();
                 thread::spawn(move || {
                     let _line = line;
-                    board.show(theirs, &spaces)
+                    board.serve(theirs, number, &spaces).unwrap();
+                    errands.lock().unwrap().remove(&number);
                 });
             }
         }
-        // One for a look ends with who looks, whether that has heard the answer or not.
-        if !matches!(way, Way::Look) {
+        // Else they end with who has them.
+        if self.keeps.load(Ordering::Relaxed) {
             self.lines.lock().unwrap().push(ours.try_clone().unwrap());
         }
         Ok(ours)
@@ -173,12 +176,13 @@ impl Pool {
     }
 }
 
-/// Connections that are open.
-struct Open(Arc<AtomicUsize>, usize);
+/// A connection that is open.
+#[derive(Debug)]
+struct Open(Arc<AtomicUsize>);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -433,6 +437,52 @@ fn nodes_without_writers_are_asked_by_few_connections_and_keep_none() {
 }
 
 #[test]
+fn a_few_nodes_are_asked_again_by_the_same_connections_at_first() {
+    let dir = common::dir();
+    // They are kept for a second, which a machine that has much to do may let pass.
+    for n in 0..50 {
+        let pool = Pool::new(dir.path(), &["a", "b"]);
+        let (name, begun) = (format!("sim{n}"), Instant::now());
+        let (options, its) = (read(dir.path(), "c", &pool), name.clone());
+        let reading = thread::spawn(move || Reader::open(&its, &options).unwrap());
+        while pool.made.load(Ordering::Relaxed) < 2 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // Time for some more looks.
+        thread::sleep(Duration::from_millis(50));
+        let mut writer = Writer::open(&name, &written(&spaces(dir.path(), "a"))).unwrap();
+        let mut reader = reading.join().unwrap();
+        if begun.elapsed() < Duration::from_millis(900) {
+            // One to each of them, and one more to the node that has the stream; the other one has none any more.
+            assert_eq!(pool.made.load(Ordering::Relaxed), 3);
+            pool.until_open(2);
+            write(&mut writer, &bounds(&[0, 0], &SHAPE));
+            assert_eq!(reader.next_step().unwrap().unwrap().number(), 0);
+            return;
+        }
+    }
+    panic!("a look takes longer than a second each time");
+}
+
+#[test]
+fn a_connection_that_has_ended_since_it_was_asked_by_is_made_anew() {
+    let dir = common::dir();
+    let pool = Pool::new(dir.path(), &["a", "b"]);
+    pool.keeps.store(true, Ordering::Relaxed);
+    let options = read(dir.path(), "c", &pool);
+    let reading = thread::spawn(move || Reader::open("sim", &options).unwrap());
+    while pool.made.load(Ordering::Relaxed) < 2 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let shut = |line: UnixStream| line.shutdown(std::net::Shutdown::Both).unwrap();
+    pool.lines.lock().unwrap().drain(..).for_each(shut);
+    let mut writer = Writer::open("sim", &written(&spaces(dir.path(), "a"))).unwrap();
+    let mut reader = reading.join().unwrap();
+    write(&mut writer, &bounds(&[0, 0], &SHAPE));
+    assert_eq!(reader.next_step().unwrap().unwrap().number(), 0);
+}
+
+#[test]
 fn a_reader_that_finds_too_many_connections_is_told_so_and_what_to_do() {
     let dir = common::dir();
     let pool = Pool::new(dir.path(), &["a"]);
@@ -474,6 +524,7 @@ fn a_node_that_does_not_answer_keeps_nobody_from_the_others() {
 fn who_is_gone_without_a_farewell_has_died_and_nobody_waits_for_its_group() {
     let dir = common::dir();
     let pool = Pool::new(dir.path(), &["a", "b"]);
+    pool.keeps.store(true, Ordering::Relaxed);
     let part = bounds(&[0, 0], &[1, 10]);
     let mut writer = Writer::open("sim", &written(&spaces(dir.path(), "a"))).unwrap();
     let read = Read { ranks: 2, ..read(dir.path(), "b", &pool) };
@@ -486,19 +537,4 @@ fn who_is_gone_without_a_farewell_has_died_and_nobody_waits_for_its_group() {
     (0..8).for_each(|_| write(&mut writer, &part));
     let home = Home::open(&spaces(dir.path(), "a")).unwrap();
     assert_eq!(home.describe("sim").unwrap().readers[0].presence, Presence::Died);
-}
-
-#[test]
-fn a_switchboard_puts_together_what_belongs_together() {
-    let board = Switchboard::new(Cancel::new());
-    assert_eq!(board.take(1).unwrap_err().kind(), Kind::Usage);
-    let pair = || UnixStream::pair().unwrap().0;
-    board.keep(1, pair()).unwrap();
-    assert_eq!(board.keep(1, pair()).unwrap_err().kind(), Kind::Usage);
-    // Those whose readers are gone are not kept for ever.
-    for number in 2..2000 {
-        board.keep(number, pair()).unwrap();
-    }
-    assert!(board.take(2).is_err());
-    board.take(1999).unwrap();
 }

@@ -125,10 +125,10 @@ impl Tunnel {
 
     /// From the socket to the other end, as long as there is room there.
     fn take_in(&self, fabric: &dyn Fabric) {
-        // Nobody has touched its pages: of a program that says little few are there.
-        let mut room = vec![0; HEAD + CHUNK];
+        // Most say little by it.
+        let mut room = vec![0; HEAD + LARGE];
         while let Some(credit) = self.credit() {
-            let most = HEAD + credit.min(CHUNK);
+            let most = HEAD + credit.min(room.len() - HEAD);
             match (&self.stream).read(room.get_mut(HEAD..most).unwrap_or_default()) {
                 Ok(n) if n > 0 => {
                     let mut state = self.state();

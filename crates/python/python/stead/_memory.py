@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _stead
 from ._errors import UsageError, make
+from ._masked import is_masked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def with_missing(array: np.ndarray[Any, Any], mask: np.ndarray[Any, Any]) -> np.
 
 def open_array(array: np.ndarray[Any, Any], name: str, names: list[str] | None) -> _stead.Dataset:
     """One array as a dataset."""
-    if isinstance(array, np.ma.MaskedArray):
+    if is_masked(array):
         array = with_missing(array.filled(0), np.ma.getmaskarray(array))
     return _stead.open_array(name, lendable(array), names)
 
@@ -70,7 +71,7 @@ def is_bool(array: np.ndarray[Any, Any]) -> bool:
 def column(name: str, values: Any, nan_is_missing: bool) -> np.ndarray[Any, Any] | str:
     """One column as an array that can be lent, or why there is none."""
     mask = None
-    if isinstance(values, np.ma.MaskedArray):
+    if is_masked(values):
         mask = np.ma.getmaskarray(values)
         values = values.filled(0)
     elif hasattr(values, "isna") and str(getattr(values, "dtype", ""))[:1] in ("I", "U", "F", "b"):

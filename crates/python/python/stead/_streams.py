@@ -13,6 +13,7 @@ from . import _stage, _stead
 from ._coupling import Coupling
 from ._dataset import size
 from ._errors import Error, make
+from ._masked import is_masked
 from ._stream_step import Step, Variable, natural, over, whole
 from ._subscription import Subscription
 
@@ -210,7 +211,7 @@ class StreamWriter:
         told_nothing = shape is None and start is None and dims is None and units is None and attributes is None
         if told_nothing and type(data) is np.ndarray and memory is None and self._writer.put_again(name, data):
             return
-        if isinstance(data, np.ma.MaskedArray):
+        if is_masked(data):
             raise TypeError(f"variable '{name}' cannot have masked elements; fill them")
         array = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else np.asarray(data)
         count = list(array.shape)

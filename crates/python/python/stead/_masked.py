@@ -1,0 +1,16 @@
+"""Masked arrays of NumPy, which few programs have."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def is_masked(array: Any) -> bool:
+    """True for one. NumPy loads what they are when somebody first asks for it, which takes longer than the first steps of a stream: who has one
+    has asked."""
+    masked = sys.modules.get("numpy.ma.core")
+    return masked is not None and isinstance(array, masked.MaskedArray)
