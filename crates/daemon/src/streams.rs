@@ -102,7 +102,7 @@ impl Nodes for ByWorker {
     ) -> Result<UnixStream> {
         let mut said = Vec::new();
         frame::write_all(&mut said, &[&asked(number, way)], first)?;
-        led(&self.control, node, &said, Some(patience))?.has_stream(node)
+        led(&self.control, node, &said, Some(patience))?.has_stream()
     }
 
     fn among(&self, names: Vec<String>) -> Arc<dyn Nodes> {

@@ -518,7 +518,7 @@ impl Coupling {
         let key = (name.to_owned(), options.group.clone());
         let nth = is_group.then(|| self.read().get(&key).copied().unwrap_or(0));
         let agents = Agents { coupling: self, agents, talks, options, nth };
-        let pool = options.nodes.as_ref().map(Beside::new);
+        let pool = options.nodes.as_ref().map(|nodes| Beside::new(nodes, options.ranks));
         let others = Wide { agents, pool };
         let found = find::find(self.home(), name, options, &others, clock::after(options.timeout))?;
         if is_group {

@@ -4,8 +4,10 @@
 //! answer keeps nobody from what the others say: it is asked on, beside them, and missed only if its writers are.
 
 use crate::agent;
+use crate::clock;
 use crate::home::{Home, check_name};
 use crate::options::{Patience, Read, Start};
+use crate::several::{AT_ONCE, each};
 use crate::source::Source;
 use crate::there::{Talk, There};
 use crate::wire::{self, Found};
@@ -15,12 +17,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stead_core::{Cancel, Error, Kind, Result};
 
-/// Nodes that are asked at the same time.
-pub(crate) const AT_ONCE: usize = 16;
 /// Those that have not answered within this are not waited for by what the others say of a stream that is whole.
 const SOON: Duration = Duration::from_secs(1);
 /// So long it is waited, at most, where there are too many connections.
 const FULL: Duration = Duration::from_millis(50);
+/// So often a connection is asked for again before all that a reader has is given up for a while.
+const TRIES: u32 = 4;
 
 /// Other nodes on which writers may be, each with an agent to talk to. Two of them may be the same node, which is reached by two ways.
 pub(crate) trait Others: Sync {
@@ -421,44 +423,45 @@ fn seek(
     }
 }
 
-/// Begins to talk to these nodes, to some of them at the same time. After the first one with which that fails no more are begun.
+/// Begins to talk to these nodes, at the same time. One that takes no more connections now is asked again a few times: others may have used up
+/// what there is for a moment, as this one itself does where there are many.
 fn talk_to(
     there: &[usize],
     name: &str,
     search: &Search<'_>,
     options: &Read,
-) -> Vec<(usize, Result<Talk>)> {
+) -> Result<Vec<(usize, Result<Talk>)>> {
     let Search { others, patience, .. } = search;
-    let talk = &|which: usize| (which, others.talk(which, name, options, patience));
-    let mut talks: Vec<(usize, Result<Talk>)> = Vec::with_capacity(there.len());
-    for some in there.chunks(AT_ONCE) {
-        let Some((last, rest)) = some.split_last() else { break };
-        std::thread::scope(|scope| {
-            let begin = |which: usize| {
-                let thread = std::thread::Builder::new().name("stead-talks".to_owned());
-                // Without a thread for it, it is its turn after the others.
-                thread.spawn_scoped(scope, move || talk(which)).map_err(|_| which)
-            };
-            let begun: Vec<_> = rest.iter().map(|which| begin(*which)).collect();
-            talks.push(talk(*last));
-            let end = |begun: std::result::Result<std::thread::ScopedJoinHandle<'_, _>, usize>| {
-                match begun {
-                    Ok(thread) => {
-                        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                    }
-                    Err(which) => talk(which),
+    let talk = |which: usize, patience: &Patience| {
+        let mut tries = 0;
+        loop {
+            match others.talk(which, name, options, patience) {
+                Err(e) if others.is_full(which, &e) && tries < TRIES => {
+                    patience.check()?;
+                    clock::pause(patience.share().min(FULL));
+                    tries += 1;
                 }
-            };
-            talks.extend(begun.into_iter().map(end));
-        });
-        if talks.iter().any(|(_, talk)| talk.is_err()) {
-            break;
+                talk => return talk,
+            }
         }
+    };
+    if let [one] = there {
+        return Ok(vec![(*one, talk(*one, patience))]);
     }
-    talks
+    let at = |n: usize, patience: &Patience| match there.get(n) {
+        Some(which) => talk(*which, patience),
+        None => Err(Error::internal("there is no such node")),
+    };
+    let ((), talks) = each(there.len(), patience, at, || ())?;
+    let silent = |which: usize| {
+        Err(Error::new(Kind::Timeout, format!("{} has not answered", others.name(which))))
+    };
+    let talks = there.iter().copied().zip(talks);
+    Ok(talks.map(|(which, talk)| (which, talk.unwrap_or_else(|| silent(which)))).collect())
 }
 
-/// Takes a place for the reader wherever there are writers. Nothing, and no place is taken, if one of these nodes cannot be reached now.
+/// Takes a place for the reader wherever there are writers. Nothing if one of these nodes cannot be reached now: no place is taken then, unless
+/// one of them ends in the middle; it is given back.
 fn open(
     home: &Home,
     asked: &wire::Open,
@@ -469,7 +472,7 @@ fn open(
 ) -> Result<Option<Vec<Box<dyn Source>>>> {
     let Search { others, patience, .. } = search;
     let mut talks = Vec::with_capacity(there.len());
-    for (which, talk) in talk_to(there, &asked.who.name, search, options) {
+    for (which, talk) in talk_to(there, &asked.who.name, search, options)? {
         match talk {
             Ok(talk) => talks.push((which, talk)),
             Err(e) if others.may_miss(which, &e) || others.is_full(which, &e) => {
@@ -487,6 +490,10 @@ fn open(
         }
         is_lost
     };
+    let mut sources: Vec<Box<dyn Source>> = Vec::new();
+    if here {
+        sources.push(agent::open(home, asked, options, None)?.into_source());
+    }
     // All of them are asked before the first one answers.
     for (which, talk) in &talks {
         match talk.open(asked.clone()) {
@@ -494,14 +501,10 @@ fn open(
             asked => asked?,
         }
     }
-    let mut sources: Vec<Box<dyn Source>> = Vec::new();
-    if here {
-        sources.push(agent::open(home, asked, options, None)?.into_source());
-    }
     for (which, talk) in talks {
         let there: There = match talk.opened(patience) {
             Err(e) if is_lost(which, &e) => return Ok(None),
-            there => there?,
+            answer => answer??,
         };
         sources.push(Box::new(there));
     }

@@ -32,6 +32,7 @@ mod reader;
 pub mod recorded;
 mod report;
 mod returns;
+mod several;
 mod share;
 mod source;
 mod step;

@@ -7,12 +7,13 @@
 use crate::agent::{self, Client};
 use crate::board::Board;
 use crate::clock;
-use crate::find::{self, AT_ONCE, Others};
+use crate::find::{self, Others};
 use crate::here;
 use crate::home::Home;
 use crate::line::Line;
 use crate::memory::{Shared, token};
 use crate::options::{Patience, Read};
+use crate::several::AT_ONCE;
 use crate::source::Source;
 use crate::there::{self, Talk};
 use crate::wire::{self, Ask, Found, Sought};
@@ -22,7 +23,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use stead_core::layout::Spaces;
@@ -148,6 +149,8 @@ impl Switchboard {
     /// `Usage` if there is one of this number; `Limit` if too many wait, none of which is over.
     pub fn keep(&self, number: u64, errands: UnixStream) -> Result<()> {
         let mut waiting = self.waiting();
+        // Who comes again has lost the one before.
+        waiting.retain(|other| other.number != number || !other.is_over());
         if waiting.iter().any(|other| other.number == number) {
             return Err(Error::usage("there is a conversation of this number already"));
         }
@@ -203,6 +206,8 @@ impl Switchboard {
         let errands = &errands;
         let client = Client { asks: &asks, errands, whose: None, thread: &thread, settles: None };
         agent::serve(&home, &client);
+        // Nobody takes a place by it any more.
+        self.waiting().retain(|other| other.number != number);
         Ok(())
     }
 }
@@ -233,13 +238,17 @@ struct Asked<'n> {
     names: OnceLock<Vec<String>>,
     /// What nodes were asked by that are asked again soon.
     kept: Mutex<HashMap<usize, Asking>>,
-    /// None is kept from then on.
+    /// Ranks that ask at the same time.
+    ranks: u64,
+    /// None is kept from then on, nor where there are too many.
     until: Instant,
+    are_too_many: AtomicBool,
 }
 
 impl<'n> Asked<'n> {
-    fn new(nodes: &'n Arc<dyn Nodes>, names: OnceLock<Vec<String>>) -> Asked<'n> {
-        Asked { nodes, names, kept: Mutex::default(), until: clock::after(KEEPS) }
+    fn new(nodes: &'n Arc<dyn Nodes>, names: OnceLock<Vec<String>>, ranks: u64) -> Asked<'n> {
+        let (kept, until) = (Mutex::default(), clock::after(KEEPS));
+        Asked { nodes, names, kept, ranks, until, are_too_many: AtomicBool::new(false) }
     }
 
     fn names(&self) -> &[String] {
@@ -253,7 +262,15 @@ impl<'n> Asked<'n> {
     /// True where connections are kept: there are few of them for all programs of a user, and to make one takes several processes far longer
     /// than to answer by one.
     fn keeps(&self) -> bool {
-        self.names().len() <= AT_ONCE && clock::now() < self.until
+        let all = (self.names().len() as u64).saturating_mul(self.ranks);
+        let are_few = all <= AT_ONCE as u64 && !self.are_too_many.load(Ordering::Acquire);
+        are_few && clock::now() < self.until
+    }
+
+    /// Parts with those that are kept.
+    fn let_go(&self) {
+        let kept: Vec<Asking> = self.kept().drain().map(|(_, kept)| kept).collect();
+        kept.iter().for_each(|(_, line)| there::part(&**line));
     }
 
     fn kept(&self) -> MutexGuard<'_, HashMap<usize, Asking>> {
@@ -268,14 +285,20 @@ impl<'n> Asked<'n> {
         patience: &Patience,
     ) -> Result<Box<Wired>> {
         let node = self.node(which)?;
-        let stream = self.nodes.connect(node, number, way, first, patience)?;
+        let stream = self.nodes.connect(node, number, way, first, patience).inspect_err(|e| {
+            // Others, or this one for what matters more, have need of them.
+            if e.kind() == Kind::Limit {
+                self.are_too_many.store(true, Ordering::Release);
+                self.let_go();
+            }
+        })?;
         Wired::new(stream, node.to_owned(), u64::MAX, None).map(Box::new)
     }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        self.kept().drain().for_each(|(_, (_, line))| there::part(&*line));
+        self.let_go();
     }
 }
 
@@ -369,9 +392,9 @@ struct Pace {
 }
 
 impl<'n> Beside<'n> {
-    pub(crate) fn new(nodes: &'n Arc<dyn Nodes>) -> Beside<'n> {
+    pub(crate) fn new(nodes: &'n Arc<dyn Nodes>, ranks: u64) -> Beside<'n> {
         let pace = Pace { next: clock::now(), pause: SOON, was_asked: false, why: None };
-        Beside { asked: Asked::new(nodes, OnceLock::new()), pace: Mutex::new(pace) }
+        Beside { asked: Asked::new(nodes, OnceLock::new(), ranks), pace: Mutex::new(pace) }
     }
 
     fn pace(&self) -> MutexGuard<'_, Pace> {
@@ -511,7 +534,7 @@ pub(crate) fn find(
             found => return found.map(|_| None),
         }
     };
-    let others = Asked::new(nodes, few_enough(names)?.into());
+    let others = Asked::new(nodes, few_enough(names)?.into(), options.ranks);
     find::find(&home, name, options, &others, patience.end()).map(Some)
 }
 
@@ -547,5 +570,24 @@ mod tests {
         for number in [1 << 41, 1 << 42] {
             drop(board.take(number).unwrap());
         }
+    }
+
+    #[test]
+    fn a_connection_for_errands_goes_with_who_might_have_taken_a_place() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut spaces = Spaces::default();
+        spaces.imply("memory", dir.path().join("own").to_str().unwrap());
+        let board = Switchboard::new(Cancel::new());
+        let pair = || UnixStream::pair().unwrap();
+        let ((errands, theirs), (asks, _)) = (pair(), pair());
+        board.keep(7, errands).unwrap();
+        board.serve(asks, 7, &spaces).unwrap();
+        assert_eq!(board.take(7).unwrap_err().kind(), Kind::Usage);
+        assert_eq!((&theirs).read(&mut [0]).unwrap(), 0);
+        // Who comes again with the number of one that is lost is not refused.
+        let ((lost, other), (again, _there)) = (pair(), pair());
+        board.keep(8, lost).unwrap();
+        drop(other);
+        board.keep(8, again).unwrap();
     }
 }

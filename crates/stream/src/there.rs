@@ -204,10 +204,13 @@ impl Talk {
     }
 
     fn answer<T: DeserializeOwned>(&self, turn: &mut Turn, patience: &Patience) -> Result<T> {
-        let heard = answer_to(&*self.asks, &self.stream, patience)
+        wire::decode(wire::heard(&self.heard(turn, patience)?)?)
+    }
+
+    fn heard(&self, turn: &mut Turn, patience: &Patience) -> Result<Vec<u8>> {
+        answer_to(&*self.asks, &self.stream, patience)
             .inspect_err(|_| turn.is_broken = true)
-            .map_err(|e| lost(e, &self.stream))?;
-        wire::decode(wire::heard(&heard)?)
+            .map_err(|e| lost(e, &self.stream))
     }
 
     /// Asks for the next step, if that was not done.
@@ -264,13 +267,17 @@ impl Talk {
 
     /// Asks for a place among its readers: nothing else is asked before the [answer](Talk::opened).
     pub(crate) fn open(&self, open: wire::Open) -> Result<()> {
+        if self.turn().is_broken {
+            return Err(self.broken());
+        }
         self.tell(&Ask::Open(Box::new(open)))
     }
 
-    /// The place that was asked for.
-    pub(crate) fn opened(self, patience: &Patience) -> Result<There> {
-        let position = self.answer(&mut self.turn(), patience)?;
-        Ok(There { talk: self, position })
+    /// The place that was asked for, or why the agent gives none; the error of the line else.
+    pub(crate) fn opened(self, patience: &Patience) -> Result<Result<There>> {
+        let heard = self.heard(&mut self.turn(), patience)?;
+        let position = wire::heard(&heard).and_then(wire::decode);
+        Ok(position.map(|position| There { talk: self, position }))
     }
 }
 

@@ -442,6 +442,7 @@ fn a_few_nodes_are_asked_again_by_the_same_connections_at_first() {
     // They are kept for a second, which a machine that has much to do may let pass.
     for n in 0..50 {
         let pool = Pool::new(dir.path(), &["a", "b"]);
+        #[allow(clippy::disallowed_methods)]
         let (name, begun) = (format!("sim{n}"), Instant::now());
         let (options, its) = (read(dir.path(), "c", &pool), name.clone());
         let reading = thread::spawn(move || Reader::open(&its, &options).unwrap());

@@ -94,10 +94,10 @@ impl Client {
             let Some(client) = Client::found(path, patience)? else { return Ok(None) };
             // Those of a pool are of one version: the worker there understands what it is told before it has said who it is. It is not tried
             // again for another one.
-            let asks = of_this_version(node, &client.hello);
+            let asks = of_this_version(&client.hello);
             asks.map_or_else(|e| Ok(Err(e)), |()| client.asks(node, asked, first).map(Ok)).map(Some)
         })?;
-        asks.map(|client| client?.has_stream(node)).transpose()
+        asks.map(|client| client?.has_stream()).transpose()
     }
 
     /// Says all that it is to do there. Who has said who it is there has not heard any of it before.
@@ -112,8 +112,8 @@ impl Client {
     }
 
     /// The connection, of which the other end was told that it is to be one about streams.
-    pub(crate) fn has_stream(mut self, node: &str) -> Result<UnixStream> {
-        of_this_version(node, &self.hello)?;
+    pub(crate) fn has_stream(mut self) -> Result<UnixStream> {
+        of_this_version(&self.hello)?;
         match self.answer()? {
             Answer::Stream {} => Ok(self.stream),
             _ => self.odd(),
@@ -122,12 +122,12 @@ impl Client {
 }
 
 /// What streams say to each other is understood by the same version.
-fn of_this_version(node: &str, hello: &Hello) -> Result<()> {
-    let (here, there) = (env!("CARGO_PKG_VERSION"), &hello.version);
+fn of_this_version(hello: &Hello) -> Result<()> {
+    let (here, there, node) = (env!("CARGO_PKG_VERSION"), &hello.version, &hello.node);
     if there == here {
         return Ok(());
     }
-    let message = format!("node '{node}' has stead {there}, and this one {here}");
+    let message = format!("node '{node}' has stead {there}, and this program {here}");
     Err(Error::new(Kind::Peer, message)
         .with_hint("streams go between nodes of the same version of stead"))
 }

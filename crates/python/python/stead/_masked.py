@@ -12,5 +12,6 @@ if TYPE_CHECKING:
 def is_masked(array: Any) -> bool:
     """True for one. NumPy loads what they are when somebody first asks for it, which takes longer than the first steps of a stream: who has one
     has asked."""
-    masked = sys.modules.get("numpy.ma.core")
-    return masked is not None and isinstance(array, masked.MaskedArray)
+    # Another thread may load it just now.
+    masked = getattr(sys.modules.get("numpy.ma.core"), "MaskedArray", None)
+    return masked is not None and isinstance(array, masked)
