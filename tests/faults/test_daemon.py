@@ -720,8 +720,8 @@ def test_the_protocol_is_as_it_is_described(daemon):
             assert got["failed"]["kind"] == "usage" and "already" in got["failed"]["message"], (question, got)
             assert set(got["failed"]) == set(failed["failed"])
     # What is no message of a stream is answered as such, and one that nobody sends the rest of ends with its connection.
-    assert "no connection" in Program(daemon.path).ask({"stream": {"number": 7, "way": "asks"}})["failed"]["message"]
-    asks = streams[-1]
+    assert "already" in Program(daemon.path).ask({"stream": {"number": 7, "way": "errands"}})["failed"]["message"]
+    asks = streams[0]
     asks.socket.sendall(struct.pack("<Q", 3) + b"\xff\xff\xff")
     (length,) = struct.unpack("<Q", asks.exactly(8))
     assert b"malformed" in asks.exactly(length)

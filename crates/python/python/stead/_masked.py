@@ -6,10 +6,12 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeGuard
+
+    import numpy as np
 
 
-def is_masked(array: Any) -> bool:
+def is_masked(array: Any) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
     """True for one. NumPy loads what they are when somebody first asks for it, which takes longer than the first steps of a stream: who has one
     has asked."""
     # Another thread may load it just now.
