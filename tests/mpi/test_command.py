@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 
 import pytest
 from jobs import BUILT, HASTY, LENGTH, LIMIT, PATIENT, launch
@@ -94,7 +95,10 @@ def test_a_launcher_of_another_mpi_is_told(file):
         pytest.skip("mpich is not installed")
     # What the MPI of this stead finds out by itself, without its own launcher.
     few = ["env", "OMPI_MCA_btl_tcp_if_include=lo", "UCX_NET_DEVICES=lo"]
-    job = ["timeout", str(LIMIT), *few, "mpirun.mpich", "-n", "2", STEAD, "read", file]
-    done = subprocess.run(job, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    # Open MPI has one folder for all jobs of a user otherwise, and one of two that make it at the same time fails now and then.
+    own = ["sh", "-c", 'OMPI_MCA_orte_tmpdir_base=$(mktemp -d "$0/XXXXXX") exec "$@"']
+    with tempfile.TemporaryDirectory(prefix="mpi") as base:
+        job = ["timeout", str(LIMIT), *few, "mpirun.mpich", "-n", "2", *own, base, STEAD, "read", file]
+        done = subprocess.run(job, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.count("2 ranks were started, and the MPI of this stead sees 1") == 1
