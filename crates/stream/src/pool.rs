@@ -590,4 +590,29 @@ mod tests {
         drop(other);
         board.keep(8, again).unwrap();
     }
+
+    #[test]
+    fn who_has_sent_no_connection_for_errands_is_answered_and_gets_no_place() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut spaces = Spaces::default();
+        spaces.imply("memory", dir.path().join("own").to_str().unwrap());
+        let written = crate::Written { spaces: spaces.clone(), ..crate::Written::default() };
+        let _writer = crate::Writer::open("sim", &written).unwrap();
+        let board = Switchboard::new(Cancel::new());
+        let (asks, mine) = UnixStream::pair().unwrap();
+        let line = Wired::new(mine, "n1".into(), u64::MAX, None).unwrap();
+        let patience = Patience::new(Duration::from_secs(60), crate::Stop::default());
+        std::thread::scope(|scope| {
+            scope.spawn(|| board.serve(asks, 7, &spaces).unwrap());
+            let who = Sought::of("sim", &Read::default());
+            line.send(wire::encode(&Ask::Find(who.clone())).unwrap()).unwrap();
+            let found: Option<Found> = there::answered(&line, "sim", &patience).unwrap();
+            let open = wire::Open::of(&who, found.unwrap().run, &Read::default());
+            line.send(wire::encode(&Ask::Open(Box::new(open))).unwrap()).unwrap();
+            let e = there::answered::<u64>(&line, "sim", &patience).unwrap_err();
+            assert!(e.kind() == Kind::Usage && e.message().contains("no connection"), "{e}");
+            there::part(&line);
+        });
+        assert!(Home::open(&spaces).unwrap().describe("sim").unwrap().readers.is_empty());
+    }
 }
